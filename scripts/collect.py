@@ -1,0 +1,44 @@
+"""Collect a study's records into measurements.csv: one row per comparison, cell and repeat, every metric with its unit.
+
+A damaged record is set aside, so that the next call measures its cell again; the exit status is then 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from matrix.config import ConfigError
+from matrix.studies import load_hardware, load_study
+from metrics.columns import write_measurements
+from metrics.rows import measurement_rows
+from records.reading import read_outcomes
+from records.setting_aside import set_aside_damaged
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--study", required=True, help="name of the file in config/studies/")
+    parser.add_argument("--system", required=True, help="name of the file in config/systems/")
+    parser.add_argument("--output", type=Path, required=True, help="the CSV to write")
+    args = parser.parse_args()
+    try:
+        study = load_study(args.study, args.system, ROOT)
+        outcomes = read_outcomes(study, ROOT / "results")
+        damaged = set_aside_damaged(study, outcomes, ROOT / "results")
+        if damaged:
+            for path, reason in damaged:
+                print(f"{path.relative_to(ROOT)}: {reason}; set aside, the next call measures the cell again", file=sys.stderr)
+            return 1
+        write_measurements(measurement_rows(study, outcomes, load_hardware(ROOT)), args.output)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

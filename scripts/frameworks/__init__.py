@@ -1,0 +1,1 @@
+"""Adaptors, one module a framework; imported by the name that a study gives."""

@@ -1,0 +1,38 @@
+"""PyTorch DistributedDataParallel: a whole model on every device, gradients all-reduced during the backward pass."""
+
+from __future__ import annotations
+
+from matrix.cells import Cell
+from training.contract import Engine, Framework, Job
+from training.layouts import torch_reason
+
+FRAMEWORK = Framework(version=1, environment="torch", parallelism=frozenset({"data"}), packages=("torch",))
+
+
+def unsupported_reason(cell: Cell) -> str | None:
+    """None when this adaptor can run the cell, else why not."""
+    return torch_reason(cell)
+
+
+def create_engine(job: Job) -> Engine:
+    """The model under DistributedDataParallel, at one device too."""
+    from training.torch_data_parallel import replicate_with_ddp, synchronised_by_ddp
+    from training.torch_engine import MicroBatches, TorchEngine
+    from training.torch_model import build_on_meta, make_optimizer, materialize
+    from training.torch_setup import start
+
+    cell = job.cell
+    runtime = start(job)
+    model = build_on_meta(cell)
+    initial_weights = materialize(model, cell, runtime.device)
+    optimizer = make_optimizer(model.parameters(), cell)
+    replica = replicate_with_ddp(model, runtime.device)
+    return TorchEngine(
+        runtime,
+        cell,
+        optimizer,
+        MicroBatches(replica, cell, synchronised_by_ddp(replica)),
+        initial_weights=initial_weights,
+        data_rank=job.rank,
+        data_size=job.world_size,
+    )

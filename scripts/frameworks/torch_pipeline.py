@@ -1,0 +1,71 @@
+"""PyTorch pipeline parallelism (`torch.distributed.pipelining`), with data parallelism (DDP) over the rest.
+
+Consecutive blocks form the stages, one stage a rank; the micro-batches are those of gradient accumulation. Stages lie
+furthest apart: they exchange one activation per micro-batch, data ranks exchange all gradients.
+
+`schedule`: "1f1b" alternates forward and backward passes, so that a stage holds as many micro-batches' activations as
+stages follow it; "gpipe" runs all forward passes first and holds all of them.
+"""
+
+from __future__ import annotations
+
+from matrix.cells import Cell
+from training.contract import Engine, Framework, Job
+from training.layouts import option, torch_reason
+
+FRAMEWORK = Framework(
+    version=1,
+    environment="torch",
+    parallelism=frozenset({"data", "pipeline"}),
+    options={"schedule": ("1f1b", "gpipe")},
+    packages=("torch",),
+)
+
+
+def unsupported_reason(cell: Cell) -> str | None:
+    """None when this adaptor can run the cell, else why not."""
+    stages, micro_batches = cell.layout.pipeline_parallel, cell.num_micro_batches
+    if cell.model.tie_embeddings and stages > 1:
+        return "tied embeddings would have to be shared by the first and the last pipeline stage"
+    if option(FRAMEWORK, cell, "schedule") == "1f1b" and micro_batches < stages:
+        return f"1F1B needs at least as many micro-batches as stages: there are {micro_batches} and {stages}"
+    return torch_reason(cell)
+
+
+def create_engine(job: Job) -> Engine:
+    """This rank's stage and its place in the schedule."""
+    from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
+
+    from training.torch_data_parallel import replicate_with_ddp
+    from training.torch_engine import TorchEngine
+    from training.torch_model import build_on_meta, make_optimizer, materialize
+    from training.torch_pipelining import PipelineBatches, pipeline_stage, scaled_loss
+    from training.torch_setup import start
+
+    cell, stages = job.cell, job.cell.layout.pipeline_parallel
+    runtime = start(job)
+    mesh = runtime.mesh(pipeline=stages, data=cell.layout.data_parallel)
+    index = mesh.get_local_rank("pipeline")
+    model = build_on_meta(cell, blocks=stage_blocks(cell.model.num_layers, stages, index))
+    initial_weights = materialize(model, cell, runtime.device)
+    optimizer = make_optimizer(model.parameters(), cell)
+    if cell.layout.data_parallel > 1:
+        model = replicate_with_ddp(model, runtime.device, mesh.get_group("data"))
+    stage = pipeline_stage(model, cell, index, runtime.device, mesh.get_group("pipeline"))
+    schedule_type = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}[option(FRAMEWORK, cell, "schedule")]
+    schedule = schedule_type(stage, cell.num_micro_batches, loss_fn=scaled_loss(cell), scale_grads=False)
+    return TorchEngine(
+        runtime,
+        cell,
+        optimizer,
+        PipelineBatches(schedule, cell, stage.is_first, stage.is_last),
+        initial_weights=initial_weights,
+        data_rank=mesh.get_local_rank("data"),
+        data_size=cell.layout.data_parallel,
+    )
+
+
+def stage_blocks(num_layers: int, stages: int, index: int) -> range:
+    """The layers of stage `index` of `stages` equal ones."""
+    per_stage = num_layers // stages
+    return range(index * per_stage, (index + 1) * per_stage)

@@ -1,0 +1,28 @@
+"""Plain PyTorch: one process, no wrapper around the model. Every other framework's losses are compared with its."""
+
+from __future__ import annotations
+
+from matrix.cells import Cell
+from training.contract import Engine, Framework, Job
+from training.layouts import torch_reason
+
+FRAMEWORK = Framework(version=1, environment="torch", parallelism=frozenset(), packages=("torch",))
+
+
+def unsupported_reason(cell: Cell) -> str | None:
+    """None when this adaptor can run the cell, else why not."""
+    return torch_reason(cell)
+
+
+def create_engine(job: Job) -> Engine:
+    """The model as it is, on one device."""
+    from training.torch_engine import MicroBatches, TorchEngine
+    from training.torch_model import build_on_meta, make_optimizer, materialize
+    from training.torch_setup import start
+
+    cell = job.cell
+    runtime = start(job, process_group=False)
+    model = build_on_meta(cell)
+    initial_weights = materialize(model, cell, runtime.device)
+    optimizer = make_optimizer(model.parameters(), cell)
+    return TorchEngine(runtime, cell, optimizer, MicroBatches(model, cell), initial_weights=initial_weights)

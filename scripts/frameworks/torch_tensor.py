@@ -1,0 +1,67 @@
+"""PyTorch tensor parallelism (DTensor), with data parallelism over the rest of the devices.
+
+Attention is split by heads, the feed-forward by its inner width, embedding, head and loss by the vocabulary. Ranks of
+one tensor group are neighbours, so that they share a node.
+
+`data_sharding`: over the data ranks, "none" replicates the tensor shards and all-reduces their gradients; "full" shards
+them further with FSDP2.
+"""
+
+from __future__ import annotations
+
+from matrix.cells import Cell
+from training.contract import Engine, Framework, Job
+from training.layouts import option, torch_reason
+
+FRAMEWORK = Framework(
+    version=1,
+    environment="torch",
+    parallelism=frozenset({"data", "tensor"}),
+    options={"data_sharding": ("none", "full")},
+    packages=("torch",),
+)
+
+
+def unsupported_reason(cell: Cell) -> str | None:
+    """None when this adaptor can run the cell, else why not."""
+    degree, vocabulary = cell.layout.tensor_parallel, cell.model.vocab_size
+    if vocabulary % degree:
+        return f"a vocabulary of {vocabulary} cannot be split evenly over {degree} tensor ranks"
+    return torch_reason(cell)
+
+
+def create_engine(job: Job) -> Engine:
+    """The model split over tensor ranks and replicated or sharded over data ranks."""
+    from training.torch_data_parallel import replicate_shards, shard_fully, synchronised_by_fsdp
+    from training.torch_engine import MicroBatches, TorchEngine, always_synchronised
+    from training.torch_model import build_on_meta, make_optimizer, materialize
+    from training.torch_setup import start
+    from training.torch_tensor_parallel import (
+        split_over_tensor_ranks,
+        vocabulary_parallel_loss,
+        with_parallel_loss,
+    )
+
+    cell = job.cell
+    runtime = start(job)
+    mesh = runtime.mesh(data=cell.layout.data_parallel, tensor=cell.layout.tensor_parallel)
+    sharded = option(FRAMEWORK, cell, "data_sharding") == "full"
+    model = build_on_meta(cell, autocast=not sharded)
+    split_over_tensor_ranks(model, mesh["tensor"])
+    synchronised = always_synchronised
+    if sharded:
+        shard_fully(model, mesh["data"], cell.precision, reshard_after_forward=True)
+        synchronised = synchronised_by_fsdp(model)
+    elif cell.layout.data_parallel > 1:
+        replicate_shards(model, mesh["data"])
+        synchronised = synchronised_by_fsdp(model)
+    initial_weights = materialize(model, cell, runtime.device)
+    return TorchEngine(
+        runtime,
+        cell,
+        make_optimizer(model.parameters(), cell),
+        with_parallel_loss(MicroBatches(model, cell, synchronised, vocabulary_parallel_loss)),
+        initial_weights=initial_weights,
+        data_rank=mesh.get_local_rank("data"),
+        data_size=cell.layout.data_parallel,
+    )

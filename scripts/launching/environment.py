@@ -1,0 +1,50 @@
+"""The settings every framework's processes get alike, so that a comparison compares frameworks."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+
+# Keep freed memory in the process instead of giving every large tensor back to the kernel and faulting it in again:
+# worth 1.4 to 1.6 times on a CPU (benchmarks/README.md), and the same for all frameworks.
+ALLOCATOR = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": "34359738368",
+    "MALLOC_TOP_PAD_": "268435456",
+}
+
+
+def available_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads_per_process(cores: int, processes: int) -> int:
+    """Every process gets an equal share of its node's cores, at least one."""
+    return max(1, cores // processes)
+
+
+def shared_settings(threads: int, system: Mapping[str, str]) -> dict[str, str]:
+    """Thread and allocator settings, the system file's variables last; all of it goes into the record."""
+    return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), **ALLOCATOR, **system}
+
+
+def rank_variables(rank: int, local_rank: int, world_size: int, local_size: int, address: str, port: int) -> dict[str, str]:
+    """The environment contract of every adaptor."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local_rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(local_size),
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def free_port() -> int:
+    """A TCP port nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

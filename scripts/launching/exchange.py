@@ -1,0 +1,65 @@
+"""The files through which ranks report to their launcher, in one folder per launch.
+
+A rank leaves `rank<r>.arrived` when it is about to meet the others, `rank<r>.started` once it has, then either `rank<r>.json` (what it measured) or
+`rank<r>.failed.json` (why it could not).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from atomic import write_json
+
+
+@dataclass(frozen=True)
+class RankFailure:
+    """Why a rank ended: `status` is oom, not_available or error; `unix_s` tells which failure came first."""
+
+    rank: int
+    status: str
+    message: str
+    unix_s: float
+
+
+@dataclass(frozen=True)
+class Exchange:
+    folder: Path
+
+    @property
+    def cell_file(self) -> Path:
+        return self.folder / "cell.json"
+
+    def mark_arrived(self, rank: int) -> None:
+        (self.folder / f"rank{rank}.arrived").touch()
+
+    def has_arrived(self, rank: int) -> bool:
+        return (self.folder / f"rank{rank}.arrived").exists()
+
+    def mark_started(self, rank: int) -> None:
+        (self.folder / f"rank{rank}.started").touch()
+
+    def has_started(self, rank: int) -> bool:
+        return (self.folder / f"rank{rank}.started").exists()
+
+    def write_result(self, rank: int, result: dict[str, Any]) -> None:
+        write_json(self.folder / f"rank{rank}.json", result)
+
+    def read_result(self, rank: int) -> dict[str, Any] | None:
+        return _read(self.folder / f"rank{rank}.json")
+
+    def write_failure(self, failure: RankFailure) -> None:
+        write_json(self.folder / f"rank{failure.rank}.failed.json", asdict(failure))
+
+    def read_failure(self, rank: int) -> RankFailure | None:
+        data = _read(self.folder / f"rank{rank}.failed.json")
+        return RankFailure(**data) if data else None
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,196 @@
+"""Run a set of rank processes to their common end: all succeed, or one fails and the rest are ended with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+POLL_S = 0.05
+# A rank that fails takes others down through broken connections; its own account must have time to arrive.
+ACCOUNT_GRACE_S = 2.0
+TERMINATE_GRACE_S = 3.0
+LAST_LINES = 20
+
+
+@dataclass(frozen=True)
+class RankCommand:
+    rank: int
+    command: Sequence[str]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds; `stop_reason` returns (kind, reason) when the launcher itself must stop, else None."""
+
+    startup_timeout_s: float
+    time_limit_s: float
+    stop_reason: Callable[[], tuple[str, str] | None]
+    has_arrived: Callable[[int], bool]
+    has_started: Callable[[int], bool]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the ranks ended: `kind` is "" when all exited with 0, else crash, killed, startup_timeout, time_limit, ..."""
+
+    kind: str = ""
+    reason: str = ""
+    rank: int | None = None
+    last_lines: tuple[str, ...] = ()
+
+
+class LogWriter:
+    """Copies every rank's output into one log, each line with its rank, and keeps the last lines of each."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w", encoding="utf-8", errors="replace")
+        self._lock = threading.Lock()
+        self._last: dict[int, deque[str]] = {}
+        self._write_error: OSError | None = None
+
+    def note(self, line: str) -> None:
+        self._write(f"[launcher] {line}\n")
+
+    def copy(self, rank: int, stream: object) -> None:
+        """Until the stream ends; a full disk must not leave a rank blocked on a pipe that nobody empties."""
+        last = self._last.setdefault(rank, deque(maxlen=LAST_LINES))
+        for line in stream:  # type: ignore[attr-defined]
+            last.append(line.rstrip("\n"))
+            self._write(f"[rank {rank}] {line}")
+
+    def last_lines(self, rank: int) -> tuple[str, ...]:
+        return tuple(self._last.get(rank, ()))
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def _write(self, text: str) -> None:
+        with self._lock:
+            if self._write_error is None:
+                try:
+                    self._file.write(text)
+                    self._file.flush()
+                except OSError as error:
+                    self._write_error = error
+
+
+def run_ranks(commands: Sequence[RankCommand], limits: Limits, log: LogWriter) -> Ending:
+    """Start all ranks, wait for the common end, and leave no process behind."""
+    processes: dict[int, subprocess.Popen[str]] = {}
+    readers: list[threading.Thread] = []
+    try:
+        for command in commands:
+            processes[command.rank] = subprocess.Popen(
+                list(command.command),
+                env=dict(command.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                # Its own group: a rank's helpers can be ended with it, and Ctrl-C reaches it through the launcher only.
+                start_new_session=True,
+            )
+        for rank, process in processes.items():
+            reader = threading.Thread(target=log.copy, args=(rank, process.stdout), daemon=True)
+            reader.start()
+            readers.append(reader)
+        ending = _watch(processes, limits)
+    finally:
+        _end_all(processes)
+        for reader in readers:
+            reader.join(timeout=TERMINATE_GRACE_S)
+    if ending.rank is None:
+        return ending
+    return Ending(ending.kind, ending.reason, ending.rank, log.last_lines(ending.rank))
+
+
+def _watch(processes: Mapping[int, subprocess.Popen[str]], limits: Limits) -> Ending:
+    began = time.monotonic()
+    all_started = False
+    while True:
+        codes = {rank: process.poll() for rank, process in processes.items()}
+        failed = {rank: code for rank, code in codes.items() if code}
+        if failed:
+            return _first_failure(processes, failed)
+        if all(code == 0 for code in codes.values()):
+            return Ending()
+        stop = limits.stop_reason()
+        if stop:
+            return Ending(*stop)
+        elapsed = time.monotonic() - began
+        all_started = all_started or all(limits.has_started(rank) for rank in processes)
+        if not all_started and elapsed > limits.startup_timeout_s:
+            return _startup_timeout(processes, limits)
+        if elapsed > limits.time_limit_s:
+            return Ending("time_limit", f"not finished after the time limit of {limits.time_limit_s / 60:g} minutes", 0)
+        time.sleep(POLL_S)
+
+
+def _startup_timeout(processes: Mapping[int, subprocess.Popen[str]], limits: Limits) -> Ending:
+    """A rank that hangs keeps the others from starting too: name those that never came to the meeting point, if any."""
+    waiting = [rank for rank in processes if not limits.has_started(rank)]
+    absent = [rank for rank in waiting if not limits.has_arrived(rank)]
+    late = absent or waiting
+    what = "had not come to the meeting point of the ranks" if absent else "had not met the others"
+    return Ending(
+        "startup_timeout",
+        f"rank {', '.join(map(str, late))} of {len(processes)} {what} after {limits.startup_timeout_s:g} s"
+        f"{_stopped(processes, late)}",
+        late[0],
+    )
+
+
+def _first_failure(processes: Mapping[int, subprocess.Popen[str]], failed: dict[int, int]) -> Ending:
+    """The rank that ended by a signal is the cause where others merely lost their connection to it."""
+    rank = min(failed, key=lambda r: (failed[r] > 0, r))
+    code = failed[rank]
+    deadline = time.monotonic() + ACCOUNT_GRACE_S
+    while time.monotonic() < deadline and any(process.poll() is None for process in processes.values()):
+        time.sleep(POLL_S)
+    if code < 0:
+        return Ending("killed", f"rank {rank} was ended by {signal.Signals(-code).name}", rank)
+    return Ending("crash", f"rank {rank} ended with exit status {code}", rank)
+
+
+def _stopped(processes: Mapping[int, subprocess.Popen[str]], ranks: Sequence[int]) -> str:
+    """Name the ranks that the kernel shows as stopped, where it can be asked (Linux)."""
+    stopped = []
+    for rank in ranks:
+        with contextlib.suppress(OSError, IndexError):
+            state = Path(f"/proc/{processes[rank].pid}/stat").read_text().rpartition(")")[2].split()[0]
+            if state in "Tt":
+                stopped.append(str(rank))
+    return f" (rank {', '.join(stopped)} is stopped)" if stopped else ""
+
+
+def _end_all(processes: Mapping[int, subprocess.Popen[str]]) -> None:
+    for process in processes.values():
+        _signal_group(process, signal.SIGTERM, only_running=True)
+    deadline = time.monotonic() + TERMINATE_GRACE_S
+    for process in processes.values():
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
+    for process in processes.values():
+        # The group outlives its leader when a rank has started helpers of its own.
+        _signal_group(process, signal.SIGKILL, only_running=False)
+        process.wait()
+        if process.stdout and not process.stdout.closed and process.poll() is None:
+            process.stdout.close()
+
+
+def _signal_group(process: subprocess.Popen[str], number: signal.Signals, only_running: bool) -> None:
+    if only_running and process.poll() is not None:
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)

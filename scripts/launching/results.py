@@ -1,0 +1,124 @@
+"""From what the ranks left to the cell's outcome on disk: a record, or a failure kept beside the log."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from atomic import write_json
+from launching.exchange import Exchange, RankFailure
+from launching.processes import Ending
+
+FAILURE_FILE = "failure.json"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a cell has no record; kept as failure.json beside its log until a later try succeeds."""
+
+    kind: str
+    reason: str
+    rank: int | None
+    last_lines: tuple[str, ...]
+    at: str
+    host: str
+    job_id: str | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`status` is a record's status, or "" where there must be none and `kind` says why."""
+
+    status: str
+    reason: str = ""
+    kind: str = ""
+    rank: int | None = None
+    last_lines: tuple[str, ...] = ()
+
+
+def judge(ending: Ending, exchange: Exchange, num_ranks: int, killed_for_memory: bool) -> Verdict:
+    """What the ranks' common end means (DESIGN's table "What ends a cell")."""
+    failures = [f for f in (exchange.read_failure(rank) for rank in range(num_ranks)) if f is not None]
+    for status in ("oom", "not_available"):
+        first = _earliest([f for f in failures if f.status == status])
+        if first:
+            return Verdict(status, f"rank {first.rank}: {first.message}")
+    if ending.kind == "killed" and killed_for_memory:
+        return Verdict("oom", f"rank {ending.rank} was killed by the kernel: the host ran out of memory")
+    if ending.kind:
+        # An orderly failure explains more than an exit status; a signal explains the others' failures.
+        first = _earliest(failures) if ending.kind == "crash" else None
+        if first:
+            return Verdict("", f"rank {first.rank}: {first.message}", "crash", first.rank, ending.last_lines)
+        return Verdict("", ending.reason, ending.kind, ending.rank, ending.last_lines)
+    results = [exchange.read_result(rank) for rank in range(num_ranks)]
+    for rank, result in enumerate(results):
+        if result is None:
+            return Verdict("", f"rank {rank} ended well but left no result", "crash", rank)
+        if result["world_size"] != num_ranks:
+            return Verdict("", f"rank {rank} ran in a world of {result['world_size']}, not {num_ranks}", "crash", rank)
+    losses = [loss for result in results if result for loss in result["rank"]["losses"] if loss is not None]
+    if not losses:
+        return Verdict("", "no rank held a loss, so nothing shows that it trained", "crash")
+    if not all(math.isfinite(float(loss)) for loss in losses):
+        return Verdict("nan", "a loss was not finite")
+    return Verdict("ok")
+
+
+def _earliest(failures: Sequence[RankFailure]) -> RankFailure | None:
+    return min(failures, key=lambda failure: failure.unix_s, default=None)
+
+
+def gathered(exchange: Exchange, num_ranks: int) -> dict[str, Any]:
+    """The record's `ranks`, `settings` and `versions`, of as many ranks as reported."""
+    results = [r for r in (exchange.read_result(rank) for rank in range(num_ranks)) if r is not None]
+    first: Mapping[str, Any] = results[0] if results else {"settings": {"initial_weights": None}, "versions": {}}
+    return {"ranks": [r["rank"] for r in results], "settings": first["settings"], "versions": first["versions"]}
+
+
+def write_failure(folder: Path, failure: Failure) -> None:
+    write_json(folder / FAILURE_FILE, asdict(failure))
+
+
+def read_failure(folder: Path) -> Failure | None:
+    """None where there is none, or none that can be read: it is a hint beside a missing record, never a result."""
+    try:
+        data = json.loads((folder / FAILURE_FILE).read_text(encoding="utf-8"))
+        return Failure(**{**data, "last_lines": tuple(data["last_lines"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def git_state(root: Path) -> tuple[str | None, bool | None]:
+    """Commit of the checkout and whether tracked files differ from it; None, None where that is not known."""
+    try:
+        commit = _git(root, "rev-parse", "HEAD")
+        return commit, bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+
+
+def host_memory_kills() -> int | None:
+    """How many processes the kernel has killed for memory, in this control group or on the host; None if unknown."""
+    for path, key in (("/sys/fs/cgroup/memory.events", "oom_kill"), ("/proc/vmstat", "oom_kill")):
+        try:
+            lines = dict(line.split()[:2] for line in Path(path).read_text().splitlines())
+            return int(lines[key])
+        except (OSError, KeyError, ValueError):
+            continue
+    return None

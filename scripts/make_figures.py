@@ -1,0 +1,43 @@
+"""Draw one figure of a paper as SVG, PDF and PNG, from measurements.csv and published numbers alone."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from papers.figures import save_figure
+from papers.loading import find_figure
+from papers.study_data import load_study_data
+
+
+def write_figure(
+    measurements: Path, paper: str, figure: str, reference: Path | None, output_dir: Path, title: str = ""
+) -> list[Path]:
+    """Write <figure>.svg, .pdf and .png into `output_dir`, each complete or not at all; returns their paths.
+
+    Raises ValueError for a wrong paper or figure (with the right names), and for files that are no measurements.
+    """
+    draw = find_figure(paper, figure)
+    return save_figure(draw(load_study_data(measurements, reference, title)), output_dir, figure)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--measurements", type=Path, required=True, help="measurements.csv of a study")
+    parser.add_argument("--paper", required=True, help="a module of scripts/papers/")
+    parser.add_argument("--figure", required=True, help="one of the paper's figures")
+    parser.add_argument("--reference", type=Path, help="published numbers, a CSV of reference/")
+    parser.add_argument("--output-dir", type=Path, required=True, help="where the files go")
+    parser.add_argument("--title", default="", help="in place of the study's title")
+    args = parser.parse_args()
+    try:
+        write_figure(args.measurements, args.paper, args.figure, args.reference, args.output_dir, args.title)
+    except (ValueError, FileNotFoundError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

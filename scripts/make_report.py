@@ -1,0 +1,46 @@
+"""Write a study's measurements, tables and figures from the records there are, cells missing or not.
+
+The rules of the workflow do the same when every cell has its record; this is for after an interruption.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from matrix.config import ConfigError
+from matrix.studies import load_study
+from records.reading import read_outcomes
+from study_outputs import write_study_outputs
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("study", help="name of the file in config/studies/")
+    parser.add_argument("--system", default="local", help="name of the file in config/systems/ (default: local)")
+    parser.add_argument("--partial", action="store_true", help="also when cells are missing")
+    args = parser.parse_args()
+    try:
+        study = load_study(args.study, args.system, ROOT)
+        outcomes = read_outcomes(study, ROOT / "results")
+        missing = [] if args.partial else [p for p in study.runnable() if outcomes[p.key].record is None]
+        if missing:
+            print(
+                f"{len(missing)} of {len(study.runnable())} cells of {study.name} have no record yet; "
+                f"--partial writes what there is",
+                file=sys.stderr,
+            )
+            return 1
+        folder = write_study_outputs(study, ROOT)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"written to {folder.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Study files -> cells: pure functions that start nothing and write nothing."""

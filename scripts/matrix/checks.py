@@ -1,0 +1,138 @@
+"""The papers' pitfalls, each refused with its own message before anything runs.
+
+Every function takes plain values and `where` (file and key) and raises ConfigError, or returns nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from matrix.cells import Layout, Model
+from matrix.config import ConfigError, nearest
+
+from training.loop import NUM_BATCHES, NUM_WARMUP_BATCHES
+GPT2_NUM_TOKENS = 50257
+
+Point = tuple[Model, int, int]  # model, number of GPUs, global batch size
+
+
+def check_window(where: str, window: Mapping[str, Any]) -> None:
+    """The mean is over the last 10 of 11 batches (arXiv:2110.13005); the first one warms up."""
+    if window["warmup_batches"] < NUM_WARMUP_BATCHES:
+        raise ConfigError(
+            f"{where}.window.warmup_batches: {window['warmup_batches']} would let the warm-up batch into the mean; "
+            f"the first batch allocates, compiles and connects, so leave it at {NUM_WARMUP_BATCHES}"
+        )
+    if (window["batches"], window["warmup_batches"]) != (NUM_BATCHES, NUM_WARMUP_BATCHES):
+        raise ConfigError(
+            f"{where}.window: every measurement is {NUM_BATCHES} batches with {NUM_WARMUP_BATCHES} of warm-up, as in the "
+            f"papers, so that all records can be compared; leave the key out"
+        )
+
+
+def check_scaling(where: str, scaling: str, points: Sequence[Point]) -> None:
+    """What may differ between the points of one comparison."""
+    models = {model.name for model, _, _ in points}
+    batches = {batch for _, _, batch in points}
+    if scaling == "none":
+        return
+    if len(models) > 1 and len(batches) > 1:
+        raise ConfigError(
+            f"{where}: batch size ({_listed(batches)}) and model ({_listed(models)}) both vary in one comparison, so a "
+            f"difference could be due to either; keep one of them, or make two comparisons"
+        )
+    if scaling in ("strong", "weak_model") and len(batches) > 1:
+        raise ConfigError(f"{where}: {scaling} scaling keeps the global batch, but it is {_listed(batches)} here; use one")
+    if scaling == "weak_batch":
+        if len(models) > 1:
+            raise ConfigError(f"{where}: weak_batch scaling keeps the model, but there are {_listed(models)}; use one")
+        per_gpu = {batch / num_gpus for _, num_gpus, batch in points}
+        if len(per_gpu) > 1:
+            raise ConfigError(
+                f"{where}: weak_batch scaling keeps the batch per GPU, but it is {_listed(per_gpu)} here; "
+                f"give batch_size_per_gpu instead of global_batch_size"
+            )
+    if scaling == "weak_model":
+        by_gpus: dict[int, Model] = {}
+        for model, num_gpus, _ in points:
+            other = by_gpus.setdefault(num_gpus, model)
+            if other.name != model.name:
+                raise ConfigError(
+                    f"{where}: weak_model scaling has one model for each number of GPUs, but {num_gpus} GPUs have "
+                    f"{other.name} and {model.name}"
+                )
+        grown = [by_gpus[n].num_parameters for n in sorted(by_gpus)]
+        if any(later <= earlier for earlier, later in zip(grown, grown[1:], strict=False)):
+            raise ConfigError(f"{where}: under weak_model scaling the model grows with the GPUs, but it does not here")
+
+
+def check_model(where: str, model: Model) -> None:
+    if model.hidden_size % model.num_heads:
+        raise ConfigError(f"{where}: hidden_size {model.hidden_size} is not divisible by num_heads {model.num_heads}")
+
+
+def check_vocabulary(where: str, model: Model) -> None:
+    if model.vocab_size < GPT2_NUM_TOKENS:
+        raise ConfigError(
+            f"{where}: model {model.name} has vocab_size {model.vocab_size}, but the corpus is cut into GPT-2 tokens "
+            f"numbered up to {GPT2_NUM_TOKENS - 1}; use at least {GPT2_NUM_TOKENS} (50304 divides well)"
+        )
+
+
+def check_split(where: str, model: Model, layout: Layout, num_gpus: int, global_batch_size: int) -> None:
+    """The layout must cover the GPUs and cut batch, layers and heads into equal parts."""
+    tensor, pipeline = layout.tensor_parallel, layout.pipeline_parallel
+    if layout.num_gpus != num_gpus:
+        raise ConfigError(
+            f"{where}: tensor {tensor} x pipeline {pipeline} x data {layout.data_parallel} is {layout.num_gpus} GPUs, not "
+            f"{num_gpus}; degrees must divide the GPUs: use `all`, or say at which `num_gpus` the layout is a candidate"
+        )
+    if model.num_layers % pipeline:
+        raise ConfigError(f"{where}: {model.num_layers} layers of {model.name} are not divisible by {pipeline} pipeline stages")
+    if model.num_heads % tensor:
+        raise ConfigError(f"{where}: {model.num_heads} heads of {model.name} are not divisible by tensor_parallel {tensor}")
+    share = layout.data_parallel * layout.micro_batch_size
+    if global_batch_size % share:
+        raise ConfigError(
+            f"{where}: global batch {global_batch_size} is not divisible by data_parallel {layout.data_parallel} x "
+            f"micro_batch_size {layout.micro_batch_size} = {share}, so ranks would train on unequal shares"
+        )
+
+
+def check_devices(where: str, device: str, devices: Sequence[str], hardware: Mapping[str, Any], wanted: str | None) -> None:
+    """One known device kind in a comparison. On a CPU the peak is measured, so there is nothing to know."""
+    if device == "cpu":
+        if wanted:
+            raise ConfigError(f"{where}.device: {wanted!r} is asked for, but this system trains on CPU processes")
+        return
+    if wanted and wanted not in devices:
+        raise ConfigError(f"{where}.device: the system has no {wanted!r}{nearest(wanted, devices)}")
+    chosen = [wanted] if wanted else list(devices)
+    if not chosen:
+        raise ConfigError(f"{where}: the system file names no GPU in `devices`, so no peak can be looked up; add its name")
+    if len(chosen) > 1:
+        raise ConfigError(
+            f"{where}: the system has two device kinds or more ({', '.join(chosen)}), and numbers of two kinds share no "
+            f"comparison; choose one with `device:` in the comparison, or describe them as two systems"
+        )
+    check_peak(where, chosen[0], hardware)
+
+
+def check_peak(where: str, device_name: str, hardware: Mapping[str, Any]) -> None:
+    """A default peak would make every percentage wrong without a sign of it."""
+    known = known_devices(hardware)
+    if device_name not in known:
+        raise ConfigError(
+            f"{where}: the peak of {device_name!r} is not known; add it to config/hardware.yaml with its dense "
+            f"half-precision FLOP/s and the source{nearest(device_name, known)}"
+        )
+
+
+def known_devices(hardware: Mapping[str, Any]) -> Collection[str]:
+    """Every name a device goes by: its key in hardware.yaml and the names that drivers give it."""
+    return [name for key, entry in hardware.items() for name in (key, *entry.get("driver_names", ()))]
+
+
+def _listed(values: Collection[Any]) -> str:
+    return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in sorted(values))

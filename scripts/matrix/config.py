@@ -1,0 +1,108 @@
+"""Read configuration files: strict schemas, errors that name the file, the key and the nearest right one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+
+class ConfigError(ValueError):
+    """A user's mistake in a file: its message says where, what and what to do."""
+
+
+def read_yaml(path: Path, root: Path) -> Any:
+    """The parsed file; ConfigError names it relative to `root` when it is missing, unreadable or no YAML."""
+    shown = _shown(path, root)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        beside = sorted(p.stem for p in path.parent.glob("*.yaml"))
+        raise ConfigError(f"{shown}: there is no such file{nearest(path.stem, beside)}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{shown}: cannot be read: {error}") from None
+    try:
+        return yaml.load(text, Loader=_UniqueKeyLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{shown}: is not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def read_config(path: Path, schema: str, root: Path) -> dict[str, Any]:
+    """A file that satisfies `workflow/schemas/<schema>.schema.yaml`, defaults filled in."""
+    return check_config(read_yaml(path, root), schema, root, _shown(path, root))
+
+
+def check_config(data: Any, schema: str, root: Path, shown: str) -> dict[str, Any]:
+    """`data` with defaults filled in; ConfigError when it breaks the schema. `shown` names where it came from."""
+    rules = load_schema(schema, root)
+    errors = sorted(jsonschema.Draft202012Validator(rules).iter_errors(data), key=lambda e: list(map(str, e.absolute_path)))
+    if errors:
+        raise ConfigError(f"{shown}: " + "; ".join(_explain(error) for error in errors[:5]))
+    return _with_defaults(data, rules)
+
+
+def load_schema(schema: str, root: Path) -> dict[str, Any]:
+    return yaml.load((root / "workflow" / "schemas" / f"{schema}.schema.yaml").read_text(encoding="utf-8"), Loader=_LOADER)
+
+
+def nearest(wrong: str, right: Iterable[str]) -> str:
+    """` (did you mean x? known: x, y)`, to end a message about a wrong name."""
+    known = list(right)
+    if not known:
+        return ""
+    close = difflib.get_close_matches(str(wrong), known, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f" ({hint}known: {', '.join(known)})"
+
+
+def _explain(error: jsonschema.ValidationError) -> str:
+    """One finding in words; for `anyOf` the branch that came furthest."""
+    while error.context:
+        error = max(error.context, key=lambda e: (len(e.absolute_path), e.validator != "type"))
+    where = ".".join(str(part) for part in error.absolute_path) or "top level"
+    if error.validator == "additionalProperties" and isinstance(error.instance, Mapping):
+        known = list(error.schema.get("properties", {}))
+        unknown = [key for key in error.instance if key not in known]
+        return "; ".join(f"{where}: unknown key {key!r}{nearest(key, known)}" for key in unknown)
+    if error.validator == "required":
+        missing = [key for key in error.validator_value if key not in error.instance]
+        return f"{where}: missing key {', '.join(map(repr, missing))}"
+    if error.validator == "enum":
+        return f"{where}: {error.instance!r} is not allowed{nearest(error.instance, map(str, error.validator_value))}"
+    meaning = error.schema.get("description", "") if isinstance(error.schema, Mapping) else ""
+    return f"{where}: {error.message}" + (f" ({meaning})" if meaning else "")
+
+
+def _with_defaults(data: Any, rules: Mapping[str, Any]) -> Any:
+    """Fill defaults of top-level properties and of the objects among them; the schemas keep theirs there."""
+    filled = dict(data)
+    for key, rule in rules.get("properties", {}).items():
+        if key not in filled and "default" in rule:
+            filled[key] = rule["default"]
+        if isinstance(filled.get(key), Mapping) and "properties" in rule:
+            filled[key] = _with_defaults(filled[key], rule)
+    return filled
+
+
+def _shown(path: Path, root: Path) -> str:
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML that refuses a key given twice, where plain YAML would silently keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)

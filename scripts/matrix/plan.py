@@ -1,0 +1,104 @@
+"""What a study becomes: planned cells in comparisons, each runnable or with the obstacle that keeps it from running."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from corpus.sources import Corpus
+from matrix.cells import Cell, Model
+from matrix.systems import System
+
+SCALINGS = ("strong", "weak_batch", "weak_model", "none")
+BASELINES = ("smallest_common", "own_smallest")
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why a planned cell is never launched: status "unsupported" (no such layout) or "missing" (system too small)."""
+
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """One repeat of one cell in one comparison of a study."""
+
+    comparison: str
+    cell: Cell
+    repeat: int
+    obstacle: Obstacle | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Under which its outcome is found; shared by all comparisons and studies with the same cell."""
+        return self.cell.cell_id, self.repeat
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Cells whose numbers stand side by side; `scaling` says what stays the same between them."""
+
+    name: str
+    scaling: str
+    baseline: str
+    cells: tuple[PlannedCell, ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study file, expanded on one system."""
+
+    name: str
+    title: str
+    system: System
+    corpus: Corpus
+    corpus_setting: str | Mapping[str, str]  # as the study file names it, for the tokenizer's command line
+    paper: str
+    tables: tuple[str, ...]
+    figures: tuple[str, ...]
+    reference: str | None
+    frameworks: tuple[str, ...]
+    models: tuple[Model, ...]
+    comparisons: tuple[Comparison, ...]
+    time_limit_minutes: Mapping[str, float] = field(default_factory=dict)  # by model name
+
+    @property
+    def planned(self) -> tuple[PlannedCell, ...]:
+        return tuple(planned for comparison in self.comparisons for planned in comparison.cells)
+
+    def runnable(self) -> tuple[PlannedCell, ...]:
+        """Every cell that can be launched here, once, however many comparisons share it."""
+        return tuple({p.key: p for p in self.planned if p.obstacle is None}.values())
+
+    def too_large(self) -> tuple[PlannedCell, ...]:
+        return tuple({p.key: p for p in self.planned if p.obstacle and p.obstacle.status == "missing"}.values())
+
+
+def cell_folder(results: Path, system: str, cell: Cell) -> Path:
+    """Where a cell's files lie: results/<system>/cells/<framework>/<model>/<num_gpus>gpu/<cell_id>."""
+    return results / system / "cells" / cell.framework / cell.model.name / f"{cell.num_gpus}gpu" / cell.cell_id
+
+
+def record_path(results: Path, system: str, planned: PlannedCell) -> Path:
+    return cell_folder(results, system, planned.cell) / f"repeat{planned.repeat}" / "record.json"
+
+
+def study_folder(results: Path, study: Study) -> Path:
+    return results / study.system.name / study.name
+
+
+def index_cells(studies: Iterable[Study]) -> dict[str, dict[str, Any]]:
+    """The one dict that rules read a cell's values from: cell id -> values that never decide a rerun by themselves."""
+    return {
+        planned.cell.cell_id: {
+            "cell": planned.cell,
+            "corpus": study.corpus,
+            "time_limit_minutes": study.time_limit_minutes[planned.cell.model.name],
+        }
+        for study in studies
+        for planned in study.runnable()
+    }

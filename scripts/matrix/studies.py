@@ -1,0 +1,262 @@
+"""Study file -> cells: everything resolved, every pitfall refused, nothing started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from corpus.sources import resolve_corpus
+from matrix import checks
+from matrix.cells import Cell, Layout, Model
+from matrix.config import ConfigError, check_config, nearest, read_config, read_yaml
+from matrix.frameworks import environment_identity, load_adaptor
+from matrix.plan import Comparison, Obstacle, PlannedCell, Study
+from matrix.systems import System, system_from_config
+from training.contract import Framework
+from training.loop import LOOP_VERSION
+
+COMMON_LAYOUT_KEYS = ("tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_size", "num_gpus", "models")
+
+
+def study_names(root: Path) -> list[str]:
+    """The studies there are; the one thing in the project that is listed from a folder."""
+    return sorted(path.stem for path in (root / "config" / "studies").glob("*.yaml"))
+
+
+def load_system(name: str, root: Path) -> System:
+    return system_from_config(name, read_config(root / "config" / "systems" / f"{name}.yaml", "system", root))
+
+
+def load_hardware(root: Path) -> dict[str, Any]:
+    return read_config(root / "config" / "hardware.yaml", "hardware", root)
+
+
+def load_models(root: Path) -> dict[str, Model]:
+    data = read_config(root / "config" / "models.yaml", "models", root)
+    models = {name: Model(name=name, **shape) for name, shape in data.items()}
+    for name, model in models.items():
+        checks.check_model(f"config/models.yaml: {name}", model)
+    return models
+
+
+def load_study(name: str, system_name: str, root: Path) -> Study:
+    """The study `config/studies/<name>.yaml` on a system, all its cells in the order of the file.
+
+    Raises ConfigError for whatever is wrong in a file it reads.
+    """
+    path = root / "config" / "studies" / f"{name}.yaml"
+    where = f"config/studies/{name}.yaml"
+    config = check_config(read_yaml(path, root), "study", root, where)
+    return expand_study(name, where, config, load_system(system_name, root), load_models(root), load_hardware(root), root)
+
+
+def expand_study(
+    name: str,
+    where: str,
+    config: Mapping[str, Any],
+    system: System,
+    models: Mapping[str, Model],
+    hardware: Mapping[str, Any],
+    root: Path,
+) -> Study:
+    """A validated study file -> Study. `where` heads every message."""
+    checks.check_window(where, config["window"])
+    try:
+        corpus = resolve_corpus(config["corpus"], root)
+    except ValueError as error:
+        raise ConfigError(f"{where}: corpus: {error}") from None
+    frameworks = {}
+    for framework in config["frameworks"]:
+        try:
+            frameworks[framework] = load_adaptor(framework)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: frameworks: {error}") from None
+    environments = {name: environment_identity(m.FRAMEWORK.environment, root) for name, m in frameworks.items()}
+    candidates = {
+        framework: _check_layout_keys(
+            f"{where}: frameworks.{framework}", (entry or {}).get("layouts", [{}]), frameworks[framework].FRAMEWORK, models
+        )
+        for framework, entry in config["frameworks"].items()
+    }
+
+    comparisons = []
+    used_models: dict[str, Model] = {}
+    matched: set[tuple[str, int]] = set()
+    for label, comparison in config["comparisons"].items():
+        here = f"{where}: comparisons.{label}"
+        points = _points(here, comparison, config, models)
+        checks.check_scaling(here, comparison["scaling"], points)
+        checks.check_devices(here, system.device, system.devices, hardware, comparison.get("device"))
+        used_models |= {model.name: model for model, _, _ in points}
+        planned: dict[tuple[str, int], PlannedCell] = {}
+        for framework in _chosen_frameworks(here, comparison, config):
+            for model, num_gpus, batch in points:
+                checks.check_vocabulary(here, model)
+                for index, layout in _layouts_at(
+                    here, framework, candidates[framework], frameworks[framework].FRAMEWORK, model, num_gpus, config
+                ):
+                    matched.add((framework, index))
+                    at = f"{here}: {framework}, {model.name} on {num_gpus} GPUs"
+                    checks.check_split(at, model, layout, num_gpus, batch)
+                    cell = Cell(
+                        framework=framework,
+                        adaptor_version=frameworks[framework].FRAMEWORK.version,
+                        loop_version=LOOP_VERSION,
+                        environment=environments[framework],
+                        model=model,
+                        num_gpus=num_gpus,
+                        layout=layout,
+                        global_batch_size=batch,
+                        precision=config["precision"],
+                        activation_checkpointing=config["activation_checkpointing"],
+                        corpus=corpus.identity,
+                        seed=config["seed"],
+                        learning_rate=float(config["learning_rate"]),
+                        device=system.device,
+                        # A cell that fits on one node is the same cell on a system of larger nodes.
+                        gpus_per_node=min(num_gpus, system.gpus_per_node),
+                    )
+                    obstacle = _obstacle(cell, frameworks[framework], system)
+                    for repeat in range(1, config["repeats"] + 1):
+                        one = PlannedCell(label, cell, repeat, obstacle)
+                        planned.setdefault(one.key, one)
+        comparisons.append(Comparison(label, comparison["scaling"], comparison.get("baseline", "smallest_common"), tuple(planned.values())))
+    _check_all_used(where, candidates, matched)
+    return Study(
+        name=name,
+        title=config["title"],
+        system=system,
+        corpus=corpus,
+        corpus_setting=config["corpus"],
+        paper=config["paper"],
+        tables=tuple(config["tables"]),
+        figures=tuple(config["figures"]),
+        reference=config["reference"],
+        frameworks=tuple(config["frameworks"]),
+        models=tuple(used_models.values()),
+        comparisons=tuple(comparisons),
+        time_limit_minutes=_time_limits(where, config["time_limit_minutes"], used_models, models),
+    )
+
+
+def _points(
+    where: str, comparison: Mapping[str, Any], config: Mapping[str, Any], models: Mapping[str, Model]
+) -> list[checks.Point]:
+    listed = list(comparison.get("points", ()))
+    for model in comparison.get("cross", {}).get("models", ()):
+        listed += [{"model": model, "num_gpus": num_gpus} for num_gpus in comparison["cross"]["num_gpus"]]
+    if not listed:
+        raise ConfigError(f"{where}: has neither `points` nor `cross`, so it measures nothing; add one of them")
+    points = []
+    for point in listed:
+        if point["model"] not in models:
+            raise ConfigError(f"{where}: there is no model {point['model']!r}{nearest(point['model'], models)}")
+        batch = _batch_size(where, point, comparison, config)
+        points.append((models[point["model"]], point["num_gpus"], batch))
+    return list(dict.fromkeys(points))
+
+
+def _batch_size(where: str, point: Mapping[str, Any], comparison: Mapping[str, Any], config: Mapping[str, Any]) -> int:
+    """The innermost of point, comparison and study decides."""
+    for level in (point, comparison, config):
+        given = [key for key in ("global_batch_size", "batch_size_per_gpu") if key in level]
+        if len(given) == 2:
+            raise ConfigError(f"{where}: global_batch_size and batch_size_per_gpu are both given; keep one of them")
+        if given == ["global_batch_size"]:
+            return level["global_batch_size"]
+        if given == ["batch_size_per_gpu"]:
+            return level["batch_size_per_gpu"] * point["num_gpus"]
+    raise ConfigError(f"{where}: no batch size; give global_batch_size (or batch_size_per_gpu) in the study or here")
+
+
+def _chosen_frameworks(where: str, comparison: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
+    chosen = comparison.get("frameworks", list(config["frameworks"]))
+    for framework in chosen:
+        if framework not in config["frameworks"]:
+            raise ConfigError(f"{where}.frameworks: {framework!r} is none of the study's{nearest(framework, config['frameworks'])}")
+    return chosen
+
+
+def _check_layout_keys(
+    where: str, layouts: list[Mapping[str, Any]], framework: Framework, models: Mapping[str, Model]
+) -> list[Mapping[str, Any]]:
+    known = (*COMMON_LAYOUT_KEYS, *framework.options)
+    for layout in layouts:
+        for key, value in layout.items():
+            if key not in known:
+                raise ConfigError(f"{where}.layouts: unknown key {key!r}{nearest(key, known)}")
+            if key in framework.options and value not in framework.options[key]:
+                raise ConfigError(f"{where}.layouts.{key}: {value!r} is not allowed{nearest(value, map(str, framework.options[key]))}")
+        for model in layout.get("models", ()):
+            if model not in models:
+                raise ConfigError(f"{where}.layouts.models: there is no model {model!r}{nearest(model, models)}")
+        if layout.get("tensor_parallel") == layout.get("pipeline_parallel") == "all":
+            raise ConfigError(f"{where}.layouts: tensor_parallel and pipeline_parallel cannot both be `all`")
+    return layouts
+
+
+def _layouts_at(
+    where: str,
+    name: str,
+    candidates: list[Mapping[str, Any]],
+    framework: Framework,
+    model: Model,
+    num_gpus: int,
+    config: Mapping[str, Any],
+) -> Iterator[tuple[int, Layout]]:
+    for index, candidate in enumerate(candidates):
+        if num_gpus not in candidate.get("num_gpus", [num_gpus]) or model.name not in candidate.get("models", [model.name]):
+            continue
+        degrees = {axis: candidate.get(f"{axis}_parallel", 1) for axis in ("tensor", "pipeline")}
+        fixed = [degree for degree in degrees.values() if degree != "all"]
+        rest, left = divmod(num_gpus, fixed[0] if len(fixed) == 1 else fixed[0] * fixed[1])
+        # Where the degrees do not divide the GPUs, check_split says so, from the product.
+        rest = max(rest, 1) if not left else 1
+        tensor, pipeline = (rest if degrees[axis] == "all" else degrees[axis] for axis in ("tensor", "pipeline"))
+        data = candidate.get("data_parallel", rest if len(fixed) == 2 else 1)
+        yield index, Layout(
+            data_parallel=data,
+            tensor_parallel=tensor,
+            pipeline_parallel=pipeline,
+            micro_batch_size=candidate.get("micro_batch_size", config["micro_batch_size"]),
+            options={key: candidate.get(key, allowed[0]) for key, allowed in framework.options.items()},
+            default_options={key: allowed[0] for key, allowed in framework.options.items()},
+        )
+
+
+def _obstacle(cell: Cell, adaptor: Any, system: System) -> Obstacle | None:
+    can = adaptor.FRAMEWORK.parallelism
+    degrees = {"data": cell.layout.data_parallel, "tensor": cell.layout.tensor_parallel, "pipeline": cell.layout.pipeline_parallel}
+    beyond = [axis for axis, degree in degrees.items() if degree > 1 and axis not in can]
+    if beyond:
+        able = ", ".join(sorted(can)) or "none: it runs on one GPU"
+        return Obstacle("unsupported", f"{cell.framework} has no {' or '.join(beyond)} parallelism (it has {able})")
+    # Before what the adaptor says of the device: the system that is large enough may have another one.
+    if cell.num_gpus > system.max_gpus:
+        return Obstacle("missing", f"needs {cell.num_gpus} GPUs, this system ({system.name}) has {system.max_gpus}")
+    reason = adaptor.unsupported_reason(cell)
+    return Obstacle("unsupported", reason) if reason else None
+
+
+def _check_all_used(where: str, candidates: Mapping[str, list[Any]], matched: set[tuple[str, int]]) -> None:
+    """A candidate that no point ever takes is a setting that would be ignored in silence."""
+    for framework, layouts in candidates.items():
+        for index, layout in enumerate(layouts):
+            if (framework, index) not in matched:
+                raise ConfigError(
+                    f"{where}: frameworks.{framework}.layouts: {dict(layout)} is a candidate at no point of any comparison; "
+                    f"correct its num_gpus or models, or remove it"
+                )
+
+
+def _time_limits(
+    where: str, limit: float | Mapping[str, float], used: Mapping[str, Model], models: Mapping[str, Model]
+) -> dict[str, float]:
+    by_model = limit if isinstance(limit, Mapping) else {"default": limit}
+    for name in by_model:
+        if name != "default" and name not in models:
+            raise ConfigError(f"{where}: time_limit_minutes: there is no model {name!r}{nearest(name, models)}")
+    return {name: float(by_model.get(name, by_model["default"])) for name in used}
+
+

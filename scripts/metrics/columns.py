@@ -1,0 +1,212 @@
+"""The columns of measurements.csv: order, unit, type and meaning; and reading and writing the file.
+
+Read the file with `read_measurements`, not with a bare `pandas.read_csv`: that turns the status "nan" into a missing
+value and a cell id such as 123456789012 or 1e5000000000 into a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from atomic import replace_when_complete
+
+TEXT, INTEGER, NUMBER, BOOLEAN = "text", "integer", "number", "boolean"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column; `unit` is empty for what is counted or named. An empty field means: not known, not applicable."""
+
+    name: str
+    type: str
+    unit: str
+    meaning: str
+
+
+def _columns(type_: str, entries: Iterable[tuple[str, str, str]]) -> list[Column]:
+    return [Column(name, type_, unit, meaning) for name, unit, meaning in entries]
+
+
+# Where a row belongs and how it ended.
+_WHERE = [
+    *_columns(TEXT, [
+        ("system", "", "the machine measured (config/systems/<system>.yaml)"),
+        ("study", "", "the study this row belongs to"),
+        ("study_title", "", "the study's title, which heads tables and figures"),
+        ("comparison", "", "the comparison of that study; a cell shared by two has a row in each"),
+        ("framework", "", "the adaptor"),
+        ("model", "", "the shape's name in config/models.yaml"),
+    ]),
+    *_columns(INTEGER, [
+        ("num_parameters", "", "the exact count of the model's parameters"),
+        ("num_gpus", "", "GPUs used; on a CPU, processes"),
+        ("num_nodes", "", "nodes used; planned where there is no record"),
+        ("repeat", "", "which repeat of the cell, from 1"),
+    ]),
+    *_columns(TEXT, [
+        ("status", "", "ok, oom, nan, not_available, unsupported or missing"),
+        ("reason", "", "why the status is not ok"),
+        ("kind", "", "for missing cells: never_ran, crash, killed, time_limit, too_large, corrupt_record, ..."),
+    ]),
+]  # fmt: skip
+
+# What was asked for.
+_SETTINGS = [
+    *_columns(TEXT, [
+        ("precision", "", "fp32, bf16 or fp16"),
+        ("activation_checkpointing", "", "none, full or selective"),
+    ]),
+    *_columns(INTEGER, [
+        ("global_batch_size", "sequences", "sequences in one optimizer step, over all GPUs"),
+        ("micro_batch_size", "sequences", "sequences a data rank works on at a time"),
+        ("num_micro_batches", "", "micro-batches of each data rank in one optimizer step"),
+        ("seq_length", "tokens", "tokens in one sequence"),
+        ("num_layers", "", "transformer layers"),
+        ("hidden_size", "", "width of a layer"),
+        ("num_heads", "", "attention heads"),
+        ("vocab_size", "tokens", "vocabulary of the model"),
+        ("data_parallel", "", "degree of data parallelism"),
+        ("tensor_parallel", "", "degree of tensor parallelism"),
+        ("pipeline_parallel", "", "degree of pipeline parallelism"),
+    ]),
+    *_columns(TEXT, [
+        ("layout", "", "degrees, micro-batch and options in words"),
+        ("layout_options", "", "options that only this framework knows, name=value joined by ;"),
+    ]),
+    *_columns(BOOLEAN, [
+        ("best_layout", "", "whether this layout has the lowest mean batch time of its framework, model and num_gpus"),
+    ]),
+    *_columns(INTEGER, [("seed", "", "seed of weights and batches")]),
+    *_columns(NUMBER, [("learning_rate", "", "AdamW's constant rate")]),
+]  # fmt: skip
+
+# What was measured, and what follows from it.
+_METRICS = [
+    *_columns(NUMBER, [
+        ("batch_time_s", "s", "mean over the last 10 of 11 batches of the slowest rank's time"),
+        ("batch_time_std_s", "s", "sample standard deviation of those 10"),
+        ("input_time_s", "s", "mean over the same batches of the longest wait of a rank for its input; not in batch_time_s"),
+        ("warmup_batch_time_s", "s", "the first batch, which enters no mean"),
+        ("window_batch_time_s", "s", "a tenth of the window from the first timed batch's start to the last one's end"),
+    ]),
+    *_columns(TEXT, [
+        ("timing_check", "", "ok; window: the window is not its batches and waits within 5 %; drift: medians of the two halves differ by over 20 %"),
+    ]),
+    *_columns(NUMBER, [
+        ("expected_training_time_s", "s", "time to train on 300 billion tokens: 3e11 t / (b s)"),
+        ("percentage_of_peak_throughput", "%", "arXiv:2110.13005: counts one recomputed forward pass, whatever the cell did"),
+    ]),
+    *_columns(BOOLEAN, [
+        ("percentage_comparable_to_paper", "", "full activation checkpointing and half precision, as in the paper"),
+    ]),
+    *_columns(NUMBER, [
+        ("model_flops_utilization_percent", "%", "model FLOP/s without recomputation over the peak of all GPUs"),
+        ("hardware_flops_utilization_percent", "%", "FLOP/s really done over the peak; empty with selective checkpointing"),
+        ("model_flops_per_step", "FLOP", "FLOPs of one optimizer step without recomputation"),
+        ("model_flops_per_s_per_gpu", "FLOP/s", "model_flops_per_step / batch_time_s / num_gpus"),
+        ("tokens_per_s", "tokens/s", "tokens of all GPUs together in a second"),
+        ("samples_per_s", "sequences/s", "sequences of all GPUs together in a second"),
+    ]),
+    *_columns(TEXT, [
+        ("scaling", "", "strong, weak_batch, weak_model or none: what stays the same inside the comparison"),
+        ("baseline_policy", "", "smallest_common: smallest num_gpus at which every framework has a result; own_smallest: the framework's own"),
+    ]),
+    *_columns(NUMBER, [
+        ("speedup", "", "tokens_per_s over the baseline's (its mean over repeats); none under weak_model"),
+        ("parallel_efficiency", "", "speedup N0 / N; under weak_model model FLOP/s per GPU over the baseline's"),
+    ]),
+    *_columns(TEXT, [("baseline", "", "cell_id of the baseline: the framework's best layout on baseline_num_gpus")]),
+    *_columns(INTEGER, [("baseline_num_gpus", "", "N0")]),
+    *_columns(BOOLEAN, [("comparable", "", "false where the comparison mixes what must not be compared; notes say what")]),
+    *_columns(NUMBER, [("peak_flops_per_gpu", "FLOP/s", "dense half-precision peak of a GPU; on a CPU the measured rate of a process in the cell's precision")]),
+    *_columns(TEXT, [("peak_source", "", "the entry of config/hardware.yaml, or: measured")]),
+    *_columns(NUMBER, [
+        ("final_loss", "nats/token", "global loss of the last batch"),
+        ("peak_memory_gib", "GiB", "most memory a rank held during the timed batches"),
+    ]),
+    *_columns(TEXT, [("losses", "nats/token", "global loss of every batch, joined by ;")]),
+]  # fmt: skip
+
+# Under which circumstances.
+_CIRCUMSTANCES = [
+    *_columns(TEXT, [
+        ("device", "", "cuda or cpu"),
+        ("device_name", "", "as the driver names it; on a CPU the processor's model; several are joined by +"),
+        ("hosts", "", "host names, joined by ;"),
+    ]),
+    *_columns(INTEGER, [
+        ("threads_per_process", "", "OMP_NUM_THREADS"),
+        ("cpu_cores", "", "cores the launcher could use on its node"),
+    ]),
+    *_columns(BOOLEAN, [("oversubscribed", "", "on a CPU: processes x threads on a node exceed its cores")]),
+    *_columns(TEXT, [("initial_weights", "", "shared: the framework-neutral function of the seed; native: the framework's own")]),
+    *_columns(BOOLEAN, [("code_changed", "", "the record's code differs from today's")]),
+    *_columns(TEXT, [
+        ("started_at", "UTC", "when the job started"),
+        ("git_commit", "", "commit of the checkout, -dirty where tracked files differed from it"),
+        ("versions", "", "what the job ran with, name version joined by ;"),
+        ("cell_id", "", "hash of everything that decides what is measured; cell.json says it in words"),
+        ("record_path", "", "the raw facts, from the repository's root"),
+        ("notes", "", "what a reader has to know about this row, joined by ;"),
+    ]),
+]  # fmt: skip
+
+COLUMNS: tuple[Column, ...] = (*_WHERE, *_SETTINGS, *_METRICS, *_CIRCUMSTANCES)
+REQUIRED = ("study", "comparison", "framework", "model", "num_gpus", "status", "cell_id")
+
+_TRUTH = {"True": True, "true": True, "False": False, "false": False}
+
+
+def measurements_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows as a table with all columns, in order and typed; a key that is no column raises ValueError.
+
+    Types: text (empty: ""), integer (Int64), number (float64, empty: NaN), boolean (nullable).
+    """
+    rows = list(rows)
+    unknown = {key for row in rows for key in row} - {column.name for column in COLUMNS}
+    if unknown:
+        raise ValueError(f"no such column: {', '.join(sorted(unknown))}; describe it in metrics/columns.py")
+    return pd.DataFrame({column.name: _typed([row.get(column.name) for row in rows], column.type) for column in COLUMNS})
+
+
+def read_measurements(path: Path) -> pd.DataFrame:
+    """The file as `measurements_frame` made it; columns it lacks are empty, columns unknown here stay as text.
+
+    Raises ValueError where the file is no measurements.csv.
+    """
+    raw = pd.read_csv(path, dtype=str, keep_default_na=False)
+    absent = [name for name in REQUIRED if name not in raw]
+    if absent:
+        raise ValueError(f"{path}: no column {', '.join(absent)}; this is no measurements.csv of this project")
+    known = {column.name for column in COLUMNS}
+    typed = {c.name: _typed(raw[c.name].tolist() if c.name in raw else [""] * len(raw), c.type) for c in COLUMNS}
+    return pd.DataFrame({**typed, **{name: raw[name] for name in raw if name not in known}})
+
+
+def write_measurements(frame: pd.DataFrame, path: Path) -> None:
+    """Write `path` (measurements.csv) and beside it measurements.columns.csv, which says what each column means."""
+    with replace_when_complete(path, "w") as file:
+        frame.to_csv(file, index=False, lineterminator="\n")
+    with replace_when_complete(path.with_suffix(".columns.csv"), "w") as file:
+        columns_frame().to_csv(file, index=False, lineterminator="\n")
+
+
+def columns_frame() -> pd.DataFrame:
+    """COLUMNS as a table: name, type, unit, meaning."""
+    return pd.DataFrame([vars(column) for column in COLUMNS], columns=["name", "type", "unit", "meaning"])
+
+
+def _typed(values: list[Any], type_: str) -> pd.Series:
+    empty = (None, "")
+    if type_ == TEXT:
+        return pd.Series(["" if value is None else str(value) for value in values], dtype="str")
+    if type_ == INTEGER:
+        return pd.Series([None if value in empty else int(value) for value in values], dtype="Int64")
+    if type_ == NUMBER:
+        return pd.Series([float("nan") if value in empty else float(value) for value in values], dtype="float64")
+    return pd.Series([None if value in empty else _TRUTH.get(value, value) for value in values], dtype="boolean")

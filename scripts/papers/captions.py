@@ -1,0 +1,62 @@
+"""What has to stand under every table and figure: device, scaling, baseline, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from papers.results import Result
+
+SCALING_TEXT = {
+    "strong": "strong scaling (model and batch stay the same)",
+    "weak_batch": "weak scaling (the batch grows with the {units}, the model stays the same)",
+    "weak_model": "weak scaling (the model grows with the {units}, the batch stays the same)",
+    "none": "no scaling comparison",
+}
+BASELINE_TEXT = {
+    "smallest_common": "the smallest number of {units} at which every framework has a result",
+    "own_smallest": "each framework's own smallest number of {units}",
+}
+
+
+def units_of(results: Sequence[Result]) -> str:
+    """What `num_gpus` counts here: GPUs, or the processes of a CPU."""
+    return "processes" if {result.device for result in results} == {"cpu"} else "GPUs"
+
+
+def device_text(results: Sequence[Result]) -> str:
+    """Which devices were measured, and that processes of a CPU are no GPUs."""
+    names = sorted({result.device_name for result in results if result.device_name})
+    shown = ", ".join(names) or "nothing measured yet"
+    if units_of(results) == "processes":
+        return f"CPU processes on {shown}, not GPUs" if names else "CPU processes, not GPUs (nothing measured yet)"
+    return f"Device: {shown}"
+
+
+def settings_text(results: Sequence[Result]) -> str:
+    """Precision, activation checkpointing and batch of these results; all values where they differ."""
+    precisions = sorted({result.precision for result in results})
+    checkpointing = sorted({result.activation_checkpointing for result in results})
+    batches = sorted({result.global_batch_size for result in results})
+    return (
+        f"precision {', '.join(precisions)}, activation checkpointing {', '.join(checkpointing)}, "
+        f"global batch {', '.join(map(str, batches))}"
+    )
+
+
+def comparison_text(results: Sequence[Result]) -> str:
+    """Scaling and baseline policy of the results of one comparison, with the numbers of GPUs really used as baseline."""
+    one, units = results[0], units_of(results)
+    used = sorted({r.baseline_num_gpus for r in results if r.baseline_num_gpus is not None})
+    text = f"{SCALING_TEXT[one.scaling].format(units=units)}; baseline: {BASELINE_TEXT[one.baseline_policy].format(units=units)}"
+    return f"{text} (here {', '.join(map(str, used))})" if used else f"{text} (none yet)"
+
+
+def spread_text(results: Sequence[Result]) -> str:
+    """How repeats are shown; empty where nothing was repeated."""
+    repeats = max((result.batch_time_s.n for result in results), default=0)
+    return f"mean ± sample standard deviation of up to {repeats} repeats" if repeats > 1 else ""
+
+
+def sentences(parts: Sequence[str]) -> str:
+    """The parts that are not empty, each with a capital and a full stop."""
+    return " ".join(f"{part[0].upper()}{part[1:]}." for part in parts if part)

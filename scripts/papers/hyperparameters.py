@@ -1,0 +1,61 @@
+"""What each framework ran with: one row for every cell of a study, whatever became of it."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from papers.rendering import DISPLAYS, EMPTY, Display
+from papers.results import is_true, status_text
+from papers.study_data import StudyData
+
+COLUMNS = [
+    "framework", "model", "num_gpus", "layout", "best_layout", "status", "data_parallel", "tensor_parallel",
+    "pipeline_parallel", "layout_options", "global_batch_size", "micro_batch_size", "num_micro_batches", "seq_length",
+    "num_layers", "hidden_size", "num_heads", "vocab_size", "num_parameters", "precision", "activation_checkpointing",
+    "learning_rate", "seed", "initial_weights", "device_name", "threads_per_process", "versions", "git_commit", "cell_id",
+]  # fmt: skip
+
+
+def hyperparameters(data: StudyData) -> pd.DataFrame:
+    """One row per cell (repeats and comparisons together), sorted by model, GPUs, framework and layout."""
+    rows = data.measurements.sort_values(
+        ["num_parameters", "model", "num_gpus", "framework", "layout", "cell_id", "repeat", "comparison"], kind="stable"
+    )
+    best = rows.groupby("cell_id")["best_layout"].agg(lambda values: any(map(is_true, values)))
+    # Of several repeats the one that was measured says most about what the cell ran with.
+    measured_first = rows.assign(order=rows["status"].ne("ok")).sort_values("order", kind="stable")
+    one = measured_first.drop_duplicates("cell_id").set_index("cell_id", drop=False).loc[rows["cell_id"].unique()]
+    frame = one.assign(best_layout=best.loc[one.index].astype("boolean"))[COLUMNS].reset_index(drop=True)
+    frame.attrs[DISPLAYS] = (_display(data, one, frame),)
+    return frame
+
+
+def _display(data: StudyData, rows: pd.DataFrame, frame: pd.DataFrame) -> Display:
+    headings = (
+        "Model", "GPUs or processes", "Framework", "Layout", "Best", "Global batch", "Micro-batches", "Precision",
+        "Checkpointing", "Learning rate", "Seed", "Weights", "Status",
+    )  # fmt: skip
+    cells = tuple(
+        (
+            r["model"], str(r["num_gpus"]), r["framework"], r["layout"], "yes" if is_true(best) else "",
+            str(r["global_batch_size"]), str(r["num_micro_batches"]), r["precision"], r["activation_checkpointing"],
+            f"{r['learning_rate']:g}", str(r["seed"]), r["initial_weights"] or EMPTY,
+            "ok" if r["status"] == "ok" else status_text(r),
+        )
+        for r, best in zip(rows.to_dict("records"), frame["best_layout"], strict=True)
+    )  # fmt: skip
+    models = rows.drop_duplicates("model").to_dict("records")
+    shapes = tuple(
+        f"{r['model']}: {r['num_layers']} layers, hidden size {r['hidden_size']}, {r['num_heads']} heads, sequence "
+        f"length {r['seq_length']}, vocabulary {r['vocab_size']}, {_count(r['num_parameters'])} parameters"
+        for r in models
+    )
+    caption = (
+        f"{data.title}: what each framework ran with. Optimizer AdamW (0.9, 0.95, eps 1e-8) without weight decay; "
+        "Best marks the layout that the other tables show."
+    )
+    return Display(caption, headings, cells, shapes, wide=(3, 12), group=2)
+
+
+def _count(value: object) -> str:
+    return "an unknown number of" if pd.isna(value) else f"{value:,}"

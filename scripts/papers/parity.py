@@ -1,0 +1,100 @@
+"""Do all frameworks compute the same model? Their losses against one process of plain torch (DESIGN.md, study parity)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from metrics.losses import losses_from_text, max_relative_difference
+from papers.rendering import DISPLAYS, EMPTY, Display
+from papers.results import status_text
+from papers.study_data import StudyData
+
+REFERENCE_FRAMEWORK = "torch_plain"
+TOLERANCE = 1e-4
+# What has to be equal for losses to be equal: model, data and optimizer, all but how the work is spread.
+_SAME = (
+    "model", "num_layers", "hidden_size", "num_heads", "seq_length", "vocab_size", "global_batch_size", "precision", "seed",
+    "learning_rate",
+)  # fmt: skip
+
+
+def parity(data: StudyData) -> pd.DataFrame:
+    """One row per cell and repeat: the largest relative difference of its losses from the reference's over all batches.
+
+    `within_tolerance` is empty where nothing could be compared (the cell did not run, no reference), `reason` says why.
+    """
+    rows = data.measurements.drop_duplicates(["cell_id", "repeat"]).to_dict("records")
+    rows.sort(key=lambda r: (r["model"], r["framework"], r["num_gpus"], r["layout"], r["cell_id"], r["repeat"]))
+    references: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        if row["framework"] == REFERENCE_FRAMEWORK and row["num_gpus"] == 1 and row["status"] == "ok" and row["losses"]:
+            references.setdefault(_setting(row), row)
+    frame = pd.DataFrame([_compared(row, references.get(_setting(row))) for row in rows])
+    frame["within_tolerance"] = frame["within_tolerance"].astype("boolean")
+    frame.attrs[DISPLAYS] = (_display(data, frame),)
+    return frame
+
+
+def _setting(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _SAME)
+
+
+def _compared(row: dict[str, Any], reference: dict[str, Any] | None) -> dict[str, Any]:
+    difference, within, reason = math.nan, None, ""
+    if row["status"] == "nan":
+        within, reason = False, "a loss is not finite"
+    elif row["status"] != "ok":
+        reason = status_text(row)
+    elif not row["losses"]:
+        within, reason = False, next((n for n in row["notes"].split("; ") if n.startswith("losses")), "no losses")
+    elif reference is None:
+        reason = f"no result of {REFERENCE_FRAMEWORK} on 1 GPU with this model, batch, precision and seed"
+    else:
+        difference = max_relative_difference(losses_from_text(row["losses"]), losses_from_text(reference["losses"]))
+        within = difference <= TOLERANCE
+        if row["initial_weights"] != "shared" and not within:
+            reason = "it drew its own initial weights"
+    return {
+        "framework": row["framework"],
+        "layout": row["layout"],
+        "num_gpus": row["num_gpus"],
+        "status": row["status"],
+        "max_relative_difference": difference,
+        "within_tolerance": within,
+        "tolerance": TOLERANCE,
+        "reason": reason,
+        "model": row["model"],
+        "global_batch_size": row["global_batch_size"],
+        "precision": row["precision"],
+        "activation_checkpointing": row["activation_checkpointing"],
+        "seed": row["seed"],
+        "repeat": row["repeat"],
+        "final_loss": row["final_loss"],
+        "reference_cell_id": reference["cell_id"] if reference else "",
+        "cell_id": row["cell_id"],
+    }
+
+
+def _display(data: StudyData, frame: pd.DataFrame) -> Display:
+    verdict = {True: "yes", False: "NO"}
+    rows = tuple(
+        (
+            r["framework"], str(r["num_gpus"]), r["layout"], r["model"], r["precision"], r["status"],
+            EMPTY if math.isnan(r["max_relative_difference"]) else f"{r['max_relative_difference']:.1e}",
+            EMPTY if pd.isna(r["within_tolerance"]) else verdict[bool(r["within_tolerance"])], r["reason"] or EMPTY,
+        )
+        for r in frame.to_dict("records")
+    )  # fmt: skip
+    caption = (
+        f"{data.title}: losses of all batches against one process of {REFERENCE_FRAMEWORK}. "
+        f"Same means a relative difference of at most {TOLERANCE:g} in every batch."
+    )
+    headings = ("Framework", "GPUs or processes", "Layout", "Model", "Precision", "Status", "Largest relative difference", "Same?", "Reason")
+    return Display(caption, headings, rows, wide=(2, 8), group=0)
+
+
+TABLES = {"parity": parity}
+FIGURES: dict[str, Any] = {}

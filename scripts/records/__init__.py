@@ -1,0 +1,1 @@
+"""Find, read and set aside the records of a study's cells."""

@@ -1,0 +1,103 @@
+"""Read what became of a study's cells. A record that cannot be trusted counts as missing, with the reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from launching.results import read_failure
+from matrix.cells import identity_hash
+from matrix.outcomes import RECORDED_STATUSES, Outcome
+from matrix.plan import PlannedCell, Study, record_path
+from matrix.sources import SCRIPTS, code_digests
+from training.loop import NUM_BATCHES
+
+RANK_SERIES = ("batch_start_s", "batch_end_s", "input_time_s", "losses")
+
+
+def read_outcomes(study: Study, results: Path, scripts: Path = SCRIPTS) -> dict[tuple[str, int], Outcome]:
+    """(cell id, repeat) -> outcome, for every planned cell of the study."""
+    outcomes: dict[tuple[str, int], Outcome] = {}
+    for planned in study.planned:
+        if planned.key not in outcomes:
+            outcomes[planned.key] = read_outcome(planned, record_path(results, study.system.name, planned), scripts)
+    return outcomes
+
+
+def read_outcome(planned: PlannedCell, path: Path, scripts: Path = SCRIPTS) -> Outcome:
+    """One planned cell's record, or why it has none. A record measured elsewhere and copied here counts as well."""
+    if planned.obstacle and planned.obstacle.status == "unsupported":
+        return Outcome("unsupported", planned.obstacle.reason, "unsupported")
+    try:
+        record = read_record(path, planned.cell.cell_id, planned.repeat)
+    except FileNotFoundError:
+        return _without_record(planned, path)
+    except ValueError as error:
+        return Outcome("missing", str(error), "corrupt_record")
+    return Outcome(
+        status=record["status"],
+        reason=record["reason"],
+        record=record,
+        code_changed=record["code"] != _digests_today(record["framework"], scripts),
+    )
+
+
+def read_record(path: Path, cell_id: str, repeat: int) -> dict[str, Any]:
+    """The record at `path`; ValueError when it is damaged or another cell's, FileNotFoundError when there is none.
+
+    The full schema is checked when a record is written; here only what a damaged or misplaced file would break, so
+    that ten thousand records are read in seconds.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"the record is damaged ({error})") from None
+    except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise ValueError(f"the record cannot be read ({error.strerror})") from None
+    problem = _problem(record, cell_id, repeat)
+    if problem:
+        raise ValueError(f"the record is damaged ({problem})")
+    return record
+
+
+def _problem(record: Any, cell_id: str, repeat: int) -> str | None:
+    if not isinstance(record, Mapping):
+        return "it is no JSON object"
+    lacking = {"cell_id", "identity", "repeat", "status", "reason", "framework", "code", "ranks", "launch"} - record.keys()
+    if lacking:
+        return f"it lacks {', '.join(sorted(lacking))}"
+    if not isinstance(record["identity"], Mapping) or identity_hash(record["identity"]) != cell_id:
+        return "its identity is not this cell's"
+    if (record["cell_id"], record["repeat"]) != (cell_id, repeat):
+        return f"it is of cell {record['cell_id']} repeat {record['repeat']}"
+    if record["status"] not in RECORDED_STATUSES:
+        return f"it has the unknown status {record['status']!r}"
+    if record["status"] in ("ok", "nan"):
+        if [rank.get("rank") for rank in record["ranks"]] != list(range(record["identity"]["num_gpus"])):
+            return "it does not hold every rank"
+        if any(len(rank.get(series, ())) != NUM_BATCHES for rank in record["ranks"] for series in RANK_SERIES):
+            return f"a rank does not hold {NUM_BATCHES} batches"
+    return None
+
+
+def _without_record(planned: PlannedCell, path: Path) -> Outcome:
+    if planned.obstacle:
+        return Outcome("missing", planned.obstacle.reason, "too_large")
+    failure = read_failure(path.parent)
+    if failure:
+        return Outcome("missing", failure.reason, failure.kind)
+    return Outcome("missing", "not run yet", "never_ran")
+
+
+@cache
+def _digests_today(framework: str, scripts: Path) -> dict[str, str] | None:
+    """None when the adaptor is gone or broken: then today's code is certainly not the record's."""
+    try:
+        return code_digests(framework, scripts)
+    except (OSError, SyntaxError):
+        return None

@@ -1,0 +1,51 @@
+"""Set records aside, so that their cells run again. Nothing is deleted: a record is worth the hours it took."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from launching.results import Failure, now, write_failure
+from matrix.outcomes import Outcome
+from matrix.plan import Study, record_path
+
+Outcomes = Mapping[tuple[str, int], Outcome]
+
+
+def set_aside_damaged(study: Study, outcomes: Outcomes, results: Path) -> list[tuple[Path, str]]:
+    """Set aside every record that cannot be trusted and keep the reason beside it; returns (path, reason) of each."""
+    damaged = []
+    for path, outcome in _chosen(study, outcomes, results, lambda o: o.kind == "corrupt_record"):
+        if path.exists():
+            _rename(path, "damaged")
+        failure = Failure("corrupt_record", outcome.reason, None, (), now(), socket.gethostname(), None)
+        write_failure(path.parent, failure)
+        damaged.append((path, outcome.reason))
+    return damaged
+
+
+def forget(study: Study, outcomes: Outcomes, results: Path, wanted: Callable[[Outcome], bool]) -> list[Path]:
+    """Set aside the records of the outcomes that `wanted` picks; returns where they were."""
+    chosen = [path for path, _ in _chosen(study, outcomes, results, lambda o: o.record is not None and wanted(o))]
+    for path in chosen:
+        _rename(path, "forgotten")
+    return chosen
+
+
+def _chosen(
+    study: Study, outcomes: Outcomes, results: Path, wanted: Callable[[Outcome], bool]
+) -> list[tuple[Path, Outcome]]:
+    planned = {p.key: p for p in study.planned}
+    return [
+        (record_path(results, study.system.name, planned[key]), outcome)
+        for key, outcome in outcomes.items()
+        if wanted(outcome)
+    ]
+
+
+def _rename(path: Path, why: str) -> None:
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    os.replace(path, path.with_name(f"record.{why}-{stamp}.json"))

@@ -1,0 +1,154 @@
+"""Show what became of a study's cells, or set records aside so that their cells run again.
+
+    status.py [STUDY ...]                       every cell: done, missing and why, how long it took
+    status.py forget [--status oom,not_available] [--code-changed] STUDY
+
+Without a study: those that config/config.yaml names. `forget` deletes nothing: the record stays beside its cell as
+record.forgotten-<time>.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+from atomic import replace_when_complete
+from matrix.config import ConfigError, nearest, read_config
+from matrix.outcomes import RECORDED_STATUSES, Outcome
+from matrix.plan import PlannedCell, Study
+from matrix.studies import load_study
+from records.reading import read_outcomes
+from records.setting_aside import forget
+
+ROOT = Path(__file__).resolve().parent.parent
+COLUMNS = (
+    "study", "framework", "model", "num_gpus", "layout", "repeat", "status", "kind", "code_changed", "duration_s",
+    "gpu_hours", "cell_id", "reason",
+)  # fmt: skip
+
+
+def main() -> int:
+    arguments = sys.argv[1:]
+    try:
+        if arguments[:1] == ["forget"]:
+            return run_forget(arguments[1:])
+        return run_show(arguments)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def run_show(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="status.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help="names of files in config/studies/")
+    parser.add_argument("--system", help="name of the file in config/systems/ (default: the one of config/config.yaml)")
+    parser.add_argument("--csv", type=Path, help="also write the table to this file")
+    args = parser.parse_args(arguments)
+    settings = read_config(ROOT / "config" / "config.yaml", "config", ROOT)
+    rows = []
+    for name in args.studies or settings["studies"]:
+        study = load_study(name, args.system or settings["system"], ROOT)
+        outcomes = read_outcomes(study, ROOT / "results")
+        of_study = status_rows(study, outcomes)
+        print_table(of_study, sys.stdout)
+        print(summary(study, of_study))
+        rows += of_study
+    if args.csv:
+        with replace_when_complete(args.csv, "w") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    return 0
+
+
+def run_forget(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="status.py forget", description="Set records aside, so that their cells run again.")
+    parser.add_argument("study", metavar="STUDY", help="name of the file in config/studies/")
+    parser.add_argument("--system", help="name of the file in config/systems/ (default: the one of config/config.yaml)")
+    parser.add_argument("--status", type=_statuses, default=(), help=f"records of these, of {','.join(RECORDED_STATUSES)}")
+    parser.add_argument("--code-changed", action="store_true", help="records measured by other code than today's")
+    args = parser.parse_args(arguments)
+    if not args.status and not args.code_changed:
+        parser.error("say which records: --status, --code-changed or both")
+    system = args.system or read_config(ROOT / "config" / "config.yaml", "config", ROOT)["system"]
+    study = load_study(args.study, system, ROOT)
+
+    def wanted(outcome: Outcome) -> bool:
+        return outcome.status in args.status or (args.code_changed and bool(outcome.code_changed))
+
+    moved = forget(study, read_outcomes(study, ROOT / "results"), ROOT / "results", wanted)
+    for path in moved:
+        print(f"set aside: {path.relative_to(ROOT)}")
+    print(f"{len(moved)} records of {study.name} set aside; the next call measures these cells again")
+    return 0
+
+
+def status_rows(study: Study, outcomes: Mapping[tuple[str, int], Outcome]) -> list[dict[str, object]]:
+    """One row per cell and repeat, however many comparisons share it."""
+    planned = {p.key: p for p in study.planned}
+    return [_row(study, planned[key], outcome) for key, outcome in outcomes.items()]
+
+
+def _row(study: Study, planned: PlannedCell, outcome: Outcome) -> dict[str, object]:
+    cell = planned.cell
+    seconds = duration_s(outcome)
+    return {
+        "study": study.name,
+        "framework": cell.framework,
+        "model": cell.model.name,
+        "num_gpus": cell.num_gpus,
+        "layout": cell.layout.label(),
+        "repeat": planned.repeat,
+        "status": outcome.status,
+        "kind": outcome.kind,
+        "code_changed": "" if outcome.code_changed is None else str(outcome.code_changed).lower(),
+        "duration_s": "" if seconds is None else f"{seconds:g}",
+        "gpu_hours": "" if seconds is None else f"{seconds * cell.num_gpus / 3600:.4g}",
+        "cell_id": cell.cell_id,
+        "reason": outcome.reason,
+    }
+
+
+def duration_s(outcome: Outcome) -> float | None:
+    """From the start of the launch to its end, from the record."""
+    if outcome.record is None:
+        return None
+    began, ended = (datetime.fromisoformat(outcome.record[key]) for key in ("started_at", "finished_at"))
+    return (ended - began).total_seconds()
+
+
+def print_table(rows: Sequence[Mapping[str, object]], file: IO[str]) -> None:
+    shown = [column for column in COLUMNS if column not in ("study", "gpu_hours") and any(row[column] != "" for row in rows)]
+    widths = {column: max(len(column), *(len(str(row[column])) for row in rows)) for column in shown}
+    print("  ".join(column.ljust(widths[column]) for column in shown).rstrip(), file=file)
+    for row in rows:
+        print("  ".join(str(row[column]).ljust(widths[column]) for column in shown).rstrip(), file=file)
+
+
+def summary(study: Study, rows: Sequence[Mapping[str, object]]) -> str:
+    counts = Counter(str(row["status"]) for row in rows)
+    changed = sum(row["code_changed"] == "true" for row in rows)
+    text = f"{study.name} on {study.system.name}: {len(rows)} cells: " + ", ".join(f"{n} {s}" for s, n in counts.items())
+    hours = sum(float(str(row["gpu_hours"])) for row in rows if row["gpu_hours"] != "")
+    text += f"; {hours:.3g} GPU-hours recorded"
+    if changed:
+        text += f"; {changed} measured by other code than today's (status.py forget --code-changed {study.name})"
+    return text
+
+
+def _statuses(text: str) -> tuple[str, ...]:
+    statuses = tuple(part.strip() for part in text.split(",") if part.strip())
+    for status in statuses:
+        if status not in RECORDED_STATUSES:
+            raise argparse.ArgumentTypeError(f"{status!r} has no record to forget{nearest(status, RECORDED_STATUSES)}")
+    return statuses
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""One training process of a cell, as launch.py starts it: build the engine, run the batches, report raw facts."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import socket
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from corpus.verify import open_tokens
+from launching.child import die_with_parent, limit_memory
+from launching.exchange import Exchange, RankFailure
+from matrix.cells import Cell, cell_from_identity
+from matrix.frameworks import load_adaptor
+from training.batches import BatchReader
+from training.contract import Engine, Framework, Job, NotAvailable
+from training.loop import Timings, run_batches
+
+MATMUL_SIZE = 2048
+MATMUL_REPEATS = 4
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--exchange", type=Path, required=True, help="folder shared with the launcher; holds cell.json")
+    parser.add_argument("--tokens", type=Path, required=True, help="the token file's JSON")
+    parser.add_argument("--memory-limit-gib", type=float, help="private memory this process is held to on a CPU")
+    parser.add_argument("--launcher", type=int, required=True, help="process id of the launcher")
+    args = parser.parse_args()
+
+    die_with_parent(args.launcher)
+    exchange = Exchange(args.exchange)
+    cell = cell_from_identity(json.loads(exchange.cell_file.read_text(encoding="utf-8")))
+    job = Job(
+        cell=cell,
+        rank=int(os.environ["RANK"]),
+        world_size=int(os.environ["WORLD_SIZE"]),
+        local_rank=int(os.environ["LOCAL_RANK"]),
+        memory_limit_gib=args.memory_limit_gib,
+    )
+    if args.memory_limit_gib and cell.device == "cpu":
+        limit_memory(args.memory_limit_gib)
+    adaptor = load_adaptor(cell.framework)
+    try:
+        exchange.write_result(job.rank, train(job, adaptor, args.tokens, exchange))
+    except Exception as error:
+        traceback.print_exc()
+        exchange.write_failure(RankFailure(job.rank, failure_status(error), describe(error), time.time()))
+        # The others may wait for this rank in a collective that an orderly exit would wait for as well.
+        sys.stderr.flush()
+        os._exit(1)
+    return 0
+
+
+def train(job: Job, adaptor: Any, tokens: Path, exchange: Exchange) -> dict[str, Any]:
+    """Run the cell on this rank; what comes back is this rank's part of the record."""
+    exchange.mark_arrived(job.rank)
+    engine: Engine = adaptor.create_engine(job)
+    exchange.mark_started(job.rank)
+    cell = job.cell
+    reader = BatchReader(
+        open_tokens(tokens), cell.model.seq_length, cell.model.vocab_size, cell.global_batch_size, engine.data_rank, engine.data_size
+    )
+    timings = run_batches(engine, reader.read)
+    matmul_seconds: list[float] = []
+    if cell.device == "cpu":
+        engine.barrier()  # the peak is what a process reaches while all of them multiply
+        matmul_seconds = engine.matmul_seconds(MATMUL_SIZE, MATMUL_REPEATS)
+    result = {
+        "rank": rank_facts(job, engine, timings, matmul_seconds),
+        "world_size": job.world_size,
+        "settings": {"initial_weights": engine.initial_weights, **engine.settings},
+        "versions": versions(adaptor.FRAMEWORK),
+    }
+    engine.close()
+    return result
+
+
+def rank_facts(job: Job, engine: Engine, timings: Timings, matmul_seconds: list[float]) -> dict[str, Any]:
+    """An entry of the record's `ranks`."""
+    return {
+        "rank": job.rank,
+        "local_rank": job.local_rank,
+        "host": socket.gethostname(),
+        "device_name": engine.device_name,
+        "data_rank": engine.data_rank,
+        "data_size": engine.data_size,
+        "batch_start_s": timings.batch_start_s,
+        "batch_end_s": timings.batch_end_s,
+        "input_time_s": timings.input_time_s,
+        "losses": [json_number(loss) for loss in timings.losses],
+        "peak_memory_bytes": timings.peak_memory_bytes,
+        "matmul_size": MATMUL_SIZE if matmul_seconds else None,
+        "matmul_seconds": matmul_seconds,
+        "clock": {"monotonic_s": time.perf_counter(), "unix_s": time.time()},
+    }
+
+
+def json_number(value: float | None) -> float | str | None:
+    """JSON has no NaN and no infinities; they become the strings that float() reads back."""
+    return value if value is None or math.isfinite(value) else str(value)
+
+
+def versions(framework: Framework) -> dict[str, str | None]:
+    """Versions of Python, the kernel and every distribution the adaptor names; None where one is not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version(), "kernel": platform.release()}
+    for package in framework.packages:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def failure_status(error: Exception) -> str:
+    if isinstance(error, NotAvailable):
+        return "not_available"
+    if isinstance(error, MemoryError):
+        return "oom"
+    # Only a framework built on torch raises torch's errors, and then torch is loaded already.
+    if "torch" in sys.modules:
+        from training.memory import is_out_of_memory
+
+        if is_out_of_memory(error):
+            return "oom"
+    return "error"
+
+
+def describe(error: Exception) -> str:
+    """The error's first line; the whole of it stands in the log."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}" if not isinstance(error, NotAvailable) else lines[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

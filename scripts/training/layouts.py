@@ -1,0 +1,29 @@
+"""Pure checks that several adaptors share: why a cell cannot run. Needs no framework."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matrix.cells import Cell
+from training.contract import Framework
+
+PRECISIONS = ("fp32", "bf16", "fp16")
+CHECKPOINTING = ("none", "full", "selective")
+
+
+def option(framework: Framework, cell: Cell, name: str) -> Any:
+    """The cell's value of a layout option, or the default its adaptor declares."""
+    return cell.layout.options.get(name, framework.options[name][0])
+
+
+def torch_reason(cell: Cell) -> str | None:
+    """What no torch adaptor can do; None when nothing stands against the cell."""
+    if cell.model.architecture != "gpt":
+        return f"the torch adaptors train GPT models, not {cell.model.architecture}"
+    if cell.precision not in PRECISIONS:
+        return f"precision {cell.precision} is none of {', '.join(PRECISIONS)}"
+    if cell.activation_checkpointing not in CHECKPOINTING:
+        return f"activation checkpointing {cell.activation_checkpointing} is none of {', '.join(CHECKPOINTING)}"
+    if cell.precision == "fp16" and cell.device == "cpu":
+        return "fp16 needs a GPU: on a CPU torch trains in fp32 or bf16"
+    return None

@@ -1,0 +1,175 @@
+"""The engine behind every torch adaptor: one optimizer step at a time, accumulated from micro-batches.
+
+An adaptor wraps the model its way and says how one global batch's gradients come about (`Accumulate`): micro-batch by
+micro-batch (`MicroBatches`) or through a pipeline schedule (`torch_pipelining.PipelineBatches`). The rest is here, the
+same for all.
+Nothing in a step waits for the device.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from matrix.cells import Cell
+from training import memory
+from training.torch_model import LOSS_SCALE
+from training.torch_setup import Runtime, device_name, half_type
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Accumulate(Protocol):
+    """Leaves the share's gradients, synchronised over the data ranks, in the parameters.
+
+    inputs, targets: token ids int64 [sequences, seq_length]. Returns the share's mean loss, detached; None on a rank
+    that does not compute it.
+    """
+
+    def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor | None: ...
+
+
+def mean_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy in nats per token, in float32; logits [batch, sequence, vocabulary], targets [batch, sequence]."""
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def always_synchronised(is_last: bool) -> AbstractContextManager[Any]:
+    """The gradient synchronisation of a model without data parallelism: nothing to switch."""
+    return nullcontext()
+
+
+@dataclass(frozen=True)
+class MicroBatches:
+    """Forward and backward pass per micro-batch, gradients synchronised once, with the last.
+
+    synchronised: called with whether the micro-batch is the last; its context holds both passes.
+    """
+
+    model: nn.Module
+    cell: Cell
+    synchronised: Callable[[bool], AbstractContextManager[Any]] = always_synchronised
+    loss: Loss = mean_token_loss
+
+    def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        size = self.cell.layout.micro_batch_size
+        count = self.cell.num_micro_batches
+        scale = LOSS_SCALE[self.cell.precision] / count
+        total = torch.zeros((), device=inputs.device)
+        for index, (x, y) in enumerate(zip(inputs.split(size), targets.split(size), strict=True)):
+            with self.synchronised(index == count - 1):
+                loss = self.loss(self.model(x), y)
+                (loss * scale).backward()
+            total += loss.detach()
+        return total / count
+
+
+class TorchEngine:
+    """One rank of a torch framework (see `training.contract.Engine`).
+
+    settings: what was chosen beyond the cell, for the record.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        cell: Cell,
+        optimizer: torch.optim.Optimizer,
+        accumulate: Accumulate,
+        *,
+        initial_weights: str,
+        data_rank: int = 0,
+        data_size: int = 1,
+    ) -> None:
+        self.data_rank = data_rank
+        self.data_size = data_size
+        self.device_name = device_name(runtime.device)
+        self.initial_weights = initial_weights
+        self.settings: Mapping[str, Any] = {
+            "float32_matmul_precision": torch.get_float32_matmul_precision(),
+            "optimizer": "torch.optim.AdamW(fused=True)",
+            "loss_scale": LOSS_SCALE[cell.precision],
+        }
+        self._runtime = runtime
+        self._on_cuda = runtime.device.type == "cuda"
+        self._matmul_type = half_type(cell.precision) or torch.float32
+        self._optimizer = optimizer
+        self._accumulate = accumulate
+        self._peak_is_known = True
+
+    def load(self, tokens: np.ndarray) -> tuple[Tensor, Tensor]:
+        """This rank's share, int64 [sequences, seq_length + 1], as inputs and targets on the device."""
+        on_device = torch.from_numpy(tokens).to(self._runtime.device)
+        return on_device[:, :-1].contiguous(), on_device[:, 1:].contiguous()
+
+    def step(self, batch: tuple[Tensor, Tensor]) -> Tensor | None:
+        """One optimizer step; returns the share's mean loss, still on its way on a GPU."""
+        self._optimizer.zero_grad(set_to_none=True)
+        loss = self._accumulate(*batch)
+        self._optimizer.step()
+        return loss
+
+    def wait(self) -> None:
+        """Return when the device is done.
+
+        On the CPU a step has already waited: operators run in the caller's thread, and every gloo transfer is waited
+        for before its result is used (gradients and losses by the optimizer and the sum of losses) or, where a
+        pipeline stage only sends, by the schedule.
+        """
+        if self._on_cuda:
+            torch.cuda.synchronize(self._runtime.device)
+
+    def read_loss(self, loss: Tensor | None) -> float | None:
+        """The share's mean loss in nats per token; None on a pipeline stage that does not compute it."""
+        return None if loss is None else loss.item()
+
+    def barrier(self) -> None:
+        """Return when every rank has come here."""
+        if not self._runtime.grouped:
+            return
+        if self._on_cuda:
+            dist.barrier(device_ids=[self._runtime.device.index])
+            torch.cuda.synchronize(self._runtime.device)
+        else:
+            dist.barrier()
+
+    def reset_peak_memory(self) -> None:
+        """Start the peak anew."""
+        if self._on_cuda:
+            torch.cuda.reset_peak_memory_stats(self._runtime.device)
+        else:
+            self._peak_is_known = memory.reset_peak_resident()
+
+    def peak_memory_bytes(self) -> int | None:
+        """Since the reset: what torch's allocator handed out on the GPU, or this process's resident memory."""
+        if self._on_cuda:
+            return torch.cuda.max_memory_allocated(self._runtime.device)
+        return memory.peak_resident_bytes() if self._peak_is_known else None
+
+    def matmul_seconds(self, size: int, repeats: int) -> list[float]:
+        """Seconds each of `repeats` products of two size x size matrices took on the CPU, after one to warm up."""
+        if self._on_cuda:
+            raise ValueError("the matmul rate is measured on CPUs only; a GPU's peak comes from config/hardware.yaml")
+        left = torch.rand(size, size).to(self._matmul_type)
+        right = torch.rand(size, size).to(self._matmul_type)
+        product = left @ right
+        seconds = []
+        for _ in range(repeats):
+            started = time.perf_counter()
+            torch.mm(left, right, out=product)
+            seconds.append(time.perf_counter() - started)
+        return seconds
+
+    def close(self) -> None:
+        """Leave the process group."""
+        if self._runtime.grouped and dist.is_initialized():
+            dist.destroy_process_group()

@@ -1,0 +1,103 @@
+"""What every torch adaptor needs before it builds a model: device, process group, meshes, number formats."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from training.contract import Job, NotAvailable
+
+# Long enough for a large model's first batch, short enough that a rank whose peer hangs ends its job.
+COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+HALF_PRECISION = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One rank's device and its place in the job. `grouped`: there is a process group."""
+
+    device: torch.device
+    rank: int
+    world_size: int
+    grouped: bool
+
+    def mesh(self, **degrees: int) -> DeviceMesh:
+        """The ranks as a grid with named axes, the last one varying fastest: neighbouring ranks, so the same node.
+
+        Tensor parallelism (all-reduces inside every layer) therefore goes last and pipeline parallelism (one
+        activation per micro-batch) first, as Megatron-LM and torchtitan order them too.
+        """
+        return init_device_mesh(self.device.type, tuple(degrees.values()), mesh_dim_names=tuple(degrees))
+
+
+def start(job: Job, *, process_group: bool = True) -> Runtime:
+    """Claim this rank's device, seed the random state and join the process group (NCCL on CUDA, gloo on the CPU).
+
+    The group's address comes from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Raises NotAvailable when the cell
+    wants a GPU and torch sees none, ValueError when there are fewer GPUs than ranks on this node.
+    """
+    device = claim_device(job)
+    use_exact_fp32()
+    torch.manual_seed(job.cell.seed)
+    if process_group:
+        dist.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            rank=job.rank,
+            world_size=job.world_size,
+            timeout=COLLECTIVE_TIMEOUT,
+            device_id=device if device.type == "cuda" else None,
+        )
+    return Runtime(device, job.rank, job.world_size, process_group)
+
+
+def claim_device(job: Job) -> torch.device:
+    """The CPU, or the GPU of this local rank, made the current one and held to the job's memory limit.
+
+    A scheduler may show each process its own GPU only; then that one is meant, whatever the local rank.
+    """
+    if job.cell.device == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise NotAvailable(f"the cell runs on {job.cell.device} and torch {torch.__version__} finds no CUDA device")
+    visible = torch.cuda.device_count()
+    index = 0 if visible == 1 else job.local_rank
+    if index >= visible:
+        raise ValueError(f"local rank {job.local_rank} has no GPU: this node shows {visible}")
+    device = torch.device("cuda", index)
+    torch.cuda.set_device(device)
+    if job.memory_limit_gib is not None:
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, job.memory_limit_gib * 2**30 / total), device)
+    return device
+
+
+def use_exact_fp32() -> None:
+    """Make float32 products float32: no TF32 on CUDA, no bf16 passes on the CPU, whatever an environment switched on."""
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+
+
+def device_name(device: torch.device, cpu_information: Path = Path("/proc/cpuinfo")) -> str:
+    """The GPU as its driver names it, or the processor's model name."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    try:
+        lines = cpu_information.read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def half_type(precision: str) -> torch.dtype | None:
+    """The half-precision type of "bf16" or "fp16"; None for "fp32"."""
+    return HALF_PRECISION.get(precision)

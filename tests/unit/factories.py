@@ -1,0 +1,178 @@
+"""Studies and records made up for tests of everything behind the record; every record satisfies the record's schema."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from corpus.sources import Corpus
+from matrix.cells import Cell, Layout, Model
+from matrix.outcomes import Outcome
+from matrix.plan import Comparison, PlannedCell, Study
+from matrix.systems import System
+
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = Corpus(name="bundled", source="bundled", revision="1", splits=("train",))
+TINY = Model("tiny", num_layers=2, hidden_size=64, num_heads=2, seq_length=32, vocab_size=512, source="made up")
+SMALL = Model("small", num_layers=4, hidden_size=64, num_heads=2, seq_length=32, vocab_size=512, source="made up")
+PAPER_12B = Model("12B", num_layers=48, hidden_size=4512, num_heads=24, seq_length=512, vocab_size=51200, source="DESIGN.md")
+HARDWARE = {
+    "V100": {"peak_half_precision_flops_per_s": 125e12, "driver_names": ["Tesla V100-SXM2-16GB"], "source": "paper"},
+    "A100": {"peak_half_precision_flops_per_s": 312e12, "driver_names": ["NVIDIA A100-SXM4-40GB"], "source": "data sheet"},
+}
+LOSSES = [6.25, 6.0, 5.75, 5.5, 5.25, 5.0, 4.75, 4.5, 4.25, 4.0, 3.75]
+
+
+def make_cell(framework: str = "torch_ddp", num_gpus: int = 1, model: Model = TINY, **changes: Any) -> Cell:
+    """A cell that is all data parallel on a CPU unless `changes` (fields of Cell) say otherwise."""
+    fields: dict[str, Any] = {
+        "framework": framework,
+        "adaptor_version": 1,
+        "loop_version": 1,
+        "environment": {"name": "torch"},
+        "model": model,
+        "num_gpus": num_gpus,
+        "layout": Layout(data_parallel=num_gpus),
+        "global_batch_size": 8,
+        "precision": "fp32",
+        "activation_checkpointing": "none",
+        "corpus": {"source": "bundled"},
+        "seed": 1234,
+        "learning_rate": 1e-3,
+        "device": "cpu",
+        "gpus_per_node": 8,
+    }
+    return Cell(**(fields | changes))
+
+
+def make_record(
+    cell: Cell,
+    repeat: int = 1,
+    batch_times_s: Sequence[float] | float = 1.0,
+    *,
+    warmup_s: float = 50.0,
+    losses: Sequence[float | str] = LOSSES,
+    status: str = "ok",
+    reason: str = "",
+    device_name: str = "Test CPU",
+    check: bool = True,
+    **changes: Any,
+) -> dict[str, Any]:
+    """The record of a cell whose ranks all took `batch_times_s` (ten, or one for all) after a warm-up of `warmup_s`.
+
+    Batches follow one another without a gap and without waiting for input. `changes` replace top-level keys.
+    """
+    times = [warmup_s, *(batch_times_s if isinstance(batch_times_s, Sequence) else [batch_times_s] * 10)]
+    starts = [sum(times[:i]) for i in range(11)]
+    record = {
+        "record_version": 1,
+        "cell_id": cell.cell_id,
+        "repeat": repeat,
+        "framework": cell.framework,
+        "model_name": cell.model.name,
+        "identity": cell.identity(),
+        "status": status,
+        "reason": reason,
+        "started_at": "2026-11-29T12:00:00+00:00",
+        "finished_at": "2026-11-29T12:05:00+00:00",
+        "command": ["launch.py"],
+        "git_commit": "0" * 40,
+        "git_dirty": False,
+        "code": {"scripts/training/loop.py": "0" * 64},
+        "launch": {
+            "system": "local",
+            "hosts": ["host0"],
+            "num_nodes": 1,
+            "node_shared": False,
+            "cpu_cores": 8,
+            "threads_per_process": 1,
+            "environment": {"OMP_NUM_THREADS": "1"},
+            "memory_limit_gib": None,
+            "job_id": None,
+        },
+        "versions": {"python": "3.11.7", "torch": "2.13.0"},
+        "tokens": {"split": "train", "sha256": "0" * 64, "num_tokens": 100000},
+        "settings": {"initial_weights": "shared", "tf32": None, "loss_scale": None},
+        "ranks": [
+            {
+                "rank": rank,
+                "local_rank": rank,
+                "host": "host0",
+                "device_name": device_name,
+                "data_rank": rank % cell.layout.data_parallel,
+                "data_size": cell.layout.data_parallel,
+                "batch_start_s": [1000.0 * rank + start for start in starts],
+                "batch_end_s": [1000.0 * rank + start + t for start, t in zip(starts, times, strict=True)],
+                "input_time_s": [0.0] * 11,
+                "losses": list(losses),
+                "peak_memory_bytes": 2**30,
+                "matmul_size": 1000 if cell.device == "cpu" else None,
+                "matmul_seconds": [0.02, 0.01, 0.04] if cell.device == "cpu" else [],
+                "clock": {"monotonic_s": 0.0, "unix_s": 1.8e9},
+            }
+            for rank in range(cell.num_gpus)
+        ],
+    } | changes
+    if check:
+        record_schema().validate(record)
+    return record
+
+
+@cache
+def record_schema() -> jsonschema.Draft202012Validator:
+    """The validator of workflow/schemas/record.schema.yaml."""
+    text = (ROOT / "workflow" / "schemas" / "record.schema.yaml").read_text(encoding="utf-8")
+    return jsonschema.Draft202012Validator(yaml.safe_load(text))
+
+
+def make_comparison(cells: Sequence[PlannedCell], name: str = "main", scaling: str = "strong", baseline: str = "smallest_common"):
+    """A comparison; the cells are renamed to belong to it."""
+    return Comparison(name, scaling, baseline, tuple(PlannedCell(name, p.cell, p.repeat, p.obstacle) for p in cells))
+
+
+def make_study(comparisons: Sequence[Comparison], name: str = "demo", device: str = "cpu") -> Study:
+    """A study of these comparisons on a system named local."""
+    cells = [planned.cell for comparison in comparisons for planned in comparison.cells]
+    return Study(
+        name=name,
+        title="A study for tests",
+        system=System(name="local", device=device, devices=(), gpus_per_node=8, max_gpus=8),
+        corpus=CORPUS,
+        corpus_setting="bundled",
+        paper="axonn",
+        tables=("weak_scaling",),
+        figures=(),
+        reference=None,
+        frameworks=tuple(dict.fromkeys(cell.framework for cell in cells)),
+        models=tuple({cell.model.name: cell.model for cell in cells}.values()),
+        comparisons=tuple(comparisons),
+    )
+
+
+def ok(record: dict[str, Any], code_changed: bool = False) -> Outcome:
+    """The outcome of a record, with its own status."""
+    return Outcome(record["status"], record["reason"], record=record, code_changed=code_changed)
+
+
+def planned(cell: Cell, repeat: int = 1, **changes: Any) -> PlannedCell:
+    """One repeat of a cell."""
+    return PlannedCell("main", cell, repeat, **changes)
+
+
+def measured_study(
+    times: dict[tuple[str, int], float | Sequence[float]], scaling: str = "strong", baseline: str = "smallest_common", **cell: Any
+) -> tuple[Study, dict[tuple[str, int], Outcome]]:
+    """A study of one comparison from {(framework, GPUs): batch time, or one for each repeat}, all of them ok."""
+    cells, outcomes = [], {}
+    for (framework, num_gpus), repeats in times.items():
+        one = make_cell(framework, num_gpus, **copy.copy(cell))
+        for repeat, seconds in enumerate(repeats if isinstance(repeats, Sequence) else [repeats], start=1):
+            cells.append(planned(one, repeat))
+            outcomes[cells[-1].key] = ok(make_record(one, repeat, seconds))
+    return make_study([make_comparison(cells, scaling=scaling, baseline=baseline)]), outcomes

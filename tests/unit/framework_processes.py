@@ -1,0 +1,139 @@
+"""Run adaptors on real processes: one per rank, the ranks of all cells of one size in the same processes.
+
+As a script it is one rank: it reads cell identities from a JSON file, trains each for some steps and writes its losses.
+`train_cells` starts the ranks, waits and cleans up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TESTS = Path(__file__).resolve().parent.parent
+SCRIPTS = TESTS.parent / "scripts"
+PATHS = [str(SCRIPTS), str(TESTS / "data")]
+STEPS = 11
+
+
+def corpus(vocab_size: int) -> np.ndarray:
+    """A small text with structure to learn: uint16, each token mostly decided by the one before."""
+    stream = np.random.RandomState(7)
+    tokens = np.cumsum(stream.randint(1, 4, size=4000)) % vocab_size
+    return tokens.astype(np.uint16)
+
+
+def train_cells(cells: list[Any], timeout_s: float = 120.0) -> list[list[float]]:
+    """The losses of each cell's first STEPS batches, averaged over the ranks that hold one.
+
+    All cells must have the same number of GPUs. Raises RuntimeError with the ranks' output when one fails.
+    """
+    world_size = cells[0].num_gpus
+    if any(cell.num_gpus != world_size for cell in cells):
+        raise ValueError("the cells of one call share their processes, so they need the same number of them")
+    with tempfile.TemporaryDirectory() as folder:
+        order = Path(folder) / "cells.json"
+        order.write_text(json.dumps([cell.identity() for cell in cells]))
+        ports = ",".join(map(str, free_ports(len(cells))))
+        ranks = [_start_rank(rank, world_size, order, ports) for rank in range(world_size)]
+        try:
+            outputs = [rank.communicate(timeout=timeout_s)[0] for rank in ranks]
+        finally:
+            for rank in ranks:
+                if rank.poll() is None:
+                    rank.kill()
+                    rank.communicate()
+        if any(rank.returncode for rank in ranks):
+            raise RuntimeError("\n".join(f"rank {index}:\n{text}" for index, text in enumerate(outputs)))
+        results = [json.loads(Path(folder, f"losses.{rank}.json").read_text()) for rank in range(world_size)]
+    return [_mean_over_ranks([result[index] for result in results]) for index in range(len(cells))]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on now; all are held until the last is chosen, so that no two are the same."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _start_rank(rank: int, world_size: int, order: Path, ports: str) -> subprocess.Popen[str]:
+    environment = os.environ | {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_RANK": str(rank),
+        "MASTER_ADDR": "127.0.0.1",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(PATHS),
+    }
+    command = [sys.executable, __file__, "--cells", str(order), "--ports", ports]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def _mean_over_ranks(losses: list[list[float | None]]) -> list[float]:
+    held = [rank for rank in losses if rank[0] is not None]
+    return [sum(values) / len(held) for values in zip(*held, strict=True)]
+
+
+def _train(identity: dict[str, Any], rank: int, world_size: int) -> list[float | None]:
+    from matrix.cells import cell_from_identity
+    from training.batches import BatchReader
+    from training.contract import Job
+
+    cell = cell_from_identity(identity)
+    adaptor = _import_adaptor(cell.framework)
+    if (reason := adaptor.unsupported_reason(cell)) is not None:
+        raise ValueError(reason)
+    engine = adaptor.create_engine(Job(cell, rank, world_size, rank))
+    with closing(engine):
+        shape = cell.model
+        batches = BatchReader(
+            corpus(shape.vocab_size),
+            shape.seq_length,
+            shape.vocab_size,
+            cell.global_batch_size,
+            engine.data_rank,
+            engine.data_size,
+        )
+        engine.barrier()
+        handles = [engine.step(engine.load(batches.read(step))) for step in range(STEPS)]
+        engine.wait()
+        losses = [engine.read_loss(handle) for handle in handles]
+        engine.barrier()
+    return losses
+
+
+def _import_adaptor(framework: str) -> Any:
+    is_test_double = (TESTS / "data" / f"{framework}.py").is_file()
+    return importlib.import_module(framework if is_test_double else f"frameworks.{framework}")
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cells", type=Path, required=True)
+    parser.add_argument("--ports", required=True)
+    arguments = parser.parse_args()
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    losses = []
+    for identity, port in zip(json.loads(arguments.cells.read_text()), arguments.ports.split(","), strict=True):
+        os.environ["MASTER_PORT"] = port
+        losses.append(_train(identity, rank, world_size))
+    (arguments.cells.parent / f"losses.{rank}.json").write_text(json.dumps(losses))
+
+
+if __name__ == "__main__":
+    _main()

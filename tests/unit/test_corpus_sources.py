@@ -1,0 +1,362 @@
+"""Which text a corpus is: names, local files, the hub's data set, and every mistake one can make with them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from corpus import sources
+from corpus.sources import HubCorpus, parse_corpus_argument, read_text, resolve_corpus
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+ROOT = SCRIPTS.parent
+
+
+def write_folder(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+    return folder
+
+
+def write_parquet(path: Path, rows: list, column: str = "text", more: dict | None = None, **options) -> Path:
+    import pyarrow
+    import pyarrow.parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(pyarrow.table({column: rows, **(more or {})}), path, **options)
+    return path
+
+
+def local(path: Path, **more) -> sources.Corpus:
+    return resolve_corpus({"path": str(path), **more}, ROOT)
+
+
+def whole(corpus: sources.Corpus, split: str = "train") -> str:
+    return "".join(read_text(corpus, split))
+
+
+# --- names and identity
+
+
+def test_resolving_imports_nothing_heavy():
+    code = (
+        "import sys; from pathlib import Path; from corpus.sources import resolve_corpus\n"
+        "for value in ('bundled', 'wikitext-103', {'path': 'corpora/bundled'}):\n"
+        "    resolve_corpus(value, Path(sys.argv[1]))\n"
+        "print([m for m in ('tiktoken', 'datasets', 'pyarrow', 'numpy', 'tqdm', 'torch') if m in sys.modules])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SCRIPTS), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT)], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_bundled():
+    corpus = resolve_corpus("bundled", ROOT)
+    assert corpus.splits == ("train", "validation", "test")
+    assert corpus.identity == {"source": "bundled", "revision": corpus.revision, "tokenizer": "gpt2:9f08c598c09a"}
+    assert whole(corpus).startswith("MACBETH")
+    for split in corpus.splits:
+        text = whole(corpus, split)
+        assert len(text.encode()) == sources.text_size_bytes(corpus, split) > 50_000
+        assert not {"\r", "\t", "\ufeff"} & set(text)
+        for word in ("gutenberg", "etext", "copyright", "distribut"):
+            assert word not in text.lower()
+
+
+def test_bundled_readme_has_the_digests():
+    import hashlib
+
+    readme = (ROOT / "corpora" / "bundled" / "README.md").read_text()
+    for path in (ROOT / "corpora" / "bundled").glob("*.txt"):
+        assert hashlib.sha256(path.read_bytes()).hexdigest() in readme
+
+
+def test_bundled_revision_is_of_the_content(tmp_path):
+    shutil.copytree(ROOT / "corpora" / "bundled", tmp_path / "corpora" / "bundled")
+    here, there = resolve_corpus("bundled", ROOT), resolve_corpus("bundled", tmp_path)
+    assert here == there
+    with (tmp_path / "corpora" / "bundled" / "test.txt").open("a") as file:
+        file.write("x")
+    changed = resolve_corpus("bundled", tmp_path)
+    assert changed.revision != here.revision and changed.key != here.key
+    (tmp_path / "corpora" / "bundled" / "test.txt").unlink()
+    with pytest.raises(ValueError, match=r"test\.txt cannot be read .* restore it"):
+        resolve_corpus("bundled", tmp_path)
+
+
+def test_wikitext_103_is_pinned():
+    corpus = resolve_corpus("wikitext-103", ROOT)
+    assert corpus.source == "Salesforce/wikitext/wikitext-103-raw-v1"
+    assert corpus.revision == "b08601e04326c79dfdd32d625aee71d232d685c3"
+    assert corpus.splits == ("train", "validation", "test")
+    assert corpus.key.startswith("wikitext-103-") and len(corpus.key) == len("wikitext-103-") + 8
+    assert sources.text_size_bytes(corpus, "test") == 1_305_088 - 4 * 4_358
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("bundle", r"no corpus named 'bundle': did you mean 'bundled'\?"),
+        ("WikiText103", r"did you mean 'wikitext-103'\?"),
+        ("zzz", r"There are 'bundled', 'wikitext-103', and local text by"),
+        ("corpora", r'for a local file or folder write \{"path": "corpora"\}'),
+        (None, r"the corpus is None: give one of"),
+        ({}, r"has no path: write it like"),
+        ({"path": 3}, r"has no path"),
+        ({"path": "x", "nmae": "y"}, r"unknown key 'nmae': a local corpus takes path and name"),
+        ({"path": "no/such/place"}, r"path .*no/such/place does not exist: correct it \(a relative path starts at"),
+        ({"path": "corpora/bundled", "name": "../up"}, r"name '../up' cannot name a folder: use letters"),
+        ({"path": "corpora/bundled", "name": ""}, r"name '' cannot name a folder"),
+        ({"path": "corpora/bundled/README.md"}, r"README\.md is of no kind that can be read: give UTF-8 text"),
+        ({"path": "corpora"}, r"has no text to read \(the folder .*bundled has some\)"),
+    ],
+)
+def test_mistakes_are_explained(value, message):
+    with pytest.raises(ValueError, match=message):
+        resolve_corpus(value, ROOT)
+
+
+def test_command_line_values():
+    assert parse_corpus_argument("bundled") == "bundled"
+    assert parse_corpus_argument(' {"path": "a b"}') == {"path": "a b"}
+    with pytest.raises(ValueError, match=r"is not valid JSON .* write it like"):
+        parse_corpus_argument("{path: x}")
+
+
+# --- local text
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"train": "wiki.train.raw", "validation": "wiki.valid.raw", "test": "wiki.test.raw"},
+        {"train": "wiki.train.tokens", "validation": "wiki.valid.tokens", "test": "wiki.test.tokens"},
+        {"train": "train.txt", "validation": "validation.txt", "test": "Test.TXT"},
+        {"train": "my_train-data.txt", "validation": "dev.txt", "test": "x-test.txt"},
+        {"train": "train/a.txt", "validation": "val/a.txt", "test": "test/a.txt"},
+    ],
+)
+def test_files_find_their_splits(tmp_path, names):
+    corpus = local(write_folder(tmp_path, {name: f"{split} text" for split, name in names.items()}))
+    assert corpus.splits == ("train", "validation", "test")
+    for split in names:
+        assert whole(corpus, split) == f"{split} text"
+
+
+def test_a_single_file_is_train_whatever_its_name(tmp_path):
+    write_folder(tmp_path, {"test.txt": "abc", "train.txt": "no"})
+    corpus = local(tmp_path / "test.txt")
+    assert (corpus.name, corpus.splits, whole(corpus)) == ("test", ("train",), "abc")
+    with pytest.raises(ValueError, match="'test' has no split 'test': it has train"):
+        read_text(corpus, "test")
+
+
+def test_files_without_a_split_are_train_in_natural_order(tmp_path):
+    write_folder(
+        tmp_path, {"part10.txt": "c", "part9.txt": "b", "part1.txt": "a", "README.txt": "x", ".hidden.txt": "x"}
+    )
+    assert whole(local(tmp_path)) == "abc"
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "has no text to read: give UTF-8 text"),
+        ({"a.md": "x", "README.txt": "x"}, "has no text to read"),
+        ({"train.txt": "x", "other.txt": "y"}, r"other\.txt without a split in its name: rename it"),
+        ({"test.txt": "x", "valid.txt": "y"}, "has files for test, validation and none for train"),
+        ({"train.raw": "x", "train.tokens": "y"}, r"several kinds for train \(\.raw, \.tokens\)"),
+        ({"train-test.txt": "x"}, r"names several splits \(test, train\)"),
+        ({"train.txt": ""}, "split train is empty"),
+        ({"train.txt": "x", "test.txt": ""}, "split test is empty"),
+    ],
+)
+def test_folders_that_are_no_corpus(tmp_path, files, message):
+    with pytest.raises(ValueError, match=message):
+        local(write_folder(tmp_path, files))
+
+
+def test_a_broken_link_is_an_error(tmp_path):
+    write_folder(tmp_path, {"train-1.txt": "x"})
+    (tmp_path / "train-2.txt").symlink_to(tmp_path / "gone")
+    with pytest.raises(ValueError, match=r"train-2\.txt cannot be read"):
+        local(tmp_path)
+
+
+def test_identity_does_not_depend_on_place_or_time_or_label(tmp_path):
+    first = local(write_folder(tmp_path / "a", {"train.txt": "some text"}))
+    second = local(write_folder(tmp_path / "deep" / "b", {"train.txt": "some text"}), name="other")
+    os.utime(tmp_path / "a" / "train.txt", (1, 1))
+    assert local(tmp_path / "a").identity == first.identity == second.identity
+    assert first.source == "local" and str(tmp_path) not in json.dumps(first.identity)
+    assert first.key == f"a-{first.key[-8:]}" and second.key == f"other-{first.key[-8:]}"
+    relative = resolve_corpus({"path": "a"}, tmp_path)
+    assert relative == first and whole(relative) == "some text"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text + b"x",
+        lambda text: b"X" + text[1:],
+        lambda text: text[:-1] + b"X",
+        lambda text: text[: 64 * 1024 - 1] + b"X" + text[64 * 1024 :],
+    ],
+)
+def test_the_revision_changes_with_the_content(tmp_path, change):
+    path = tmp_path / "train.txt"
+    path.write_bytes(b"a" * 300_000)
+    before = local(tmp_path)
+    path.write_bytes(change(b"a" * 300_000))
+    assert local(tmp_path).revision != before.revision
+
+
+def test_the_revision_changes_with_a_name(tmp_path):
+    write_folder(tmp_path, {"train-1.txt": "x"})
+    before = local(tmp_path)
+    (tmp_path / "train-1.txt").rename(tmp_path / "train-2.txt")
+    assert local(tmp_path).revision != before.revision
+
+
+def test_text_is_unchanged(tmp_path):
+    text = "\ufeffone\r\ntwo\rthree\n\n\x0c\x85four\u2028five é 漢 🙂" + "x" * 3_000_000 + "漢" * 1_000_000
+    assert whole(local(write_folder(tmp_path, {"train.txt": text}))) == text
+
+
+@pytest.mark.parametrize("place", [0, 5, 2**20 - 2, 2**20 - 1, 2**20, 3_000_000])
+def test_bad_utf8_is_located(tmp_path, place):
+    text = bytearray(b"a" * 3_000_001)
+    text[place] = 0xFF
+    (tmp_path / "t.txt").write_bytes(text)
+    with pytest.raises(ValueError, match=rf"t\.txt is not UTF-8 at byte {place} .* convert the file to UTF-8"):
+        whole(local(tmp_path / "t.txt"))
+
+
+def test_bad_utf8_across_blocks_is_located(tmp_path):
+    for tail, reason in ((b"\xe6\xbc", "unexpected end"), (b"\xe6\xbcA" + b"b" * 10, "invalid continuation")):
+        (tmp_path / "t.txt").write_bytes(b"a" * (2**20 - 1) + tail)
+        with pytest.raises(ValueError, match=rf"not UTF-8 at byte {2**20 - 1} \({reason}"):
+            whole(local(tmp_path / "t.txt"))
+
+
+# --- tables
+
+ROWS = ["", " = Title = \n", "é\n", "", "漢字 <unk> \n", "no newline", *[f"row {index} \n" for index in range(2500)]]
+
+
+def test_parquet_rows_are_joined_unchanged(tmp_path):
+    write_parquet(tmp_path / "data-train-00001-of-00002.parquet", ["second"], row_group_size=1)
+    numbers = {"id": list(range(len(ROWS)))}
+    write_parquet(tmp_path / "data-train-00000-of-00002.parquet", ROWS, more=numbers, row_group_size=700)
+    corpus = local(tmp_path)
+    assert whole(corpus) == "".join(ROWS) + "second"
+    assert sources.text_size_bytes(corpus, "train") is None
+
+
+@pytest.mark.parametrize("kind", ["stream", "file"])
+@pytest.mark.parametrize("column_type", ["string", "large_string"])
+def test_arrow_of_both_formats(tmp_path, kind, column_type):
+    import pyarrow
+
+    table = pyarrow.table({"text": pyarrow.array(ROWS, pyarrow.type_for_alias(column_type))})
+    writers = {"stream": pyarrow.ipc.new_stream, "file": pyarrow.ipc.new_file}
+    with writers[kind](str(tmp_path / "train.arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=800)
+    assert whole(local(tmp_path)) == "".join(ROWS)
+
+
+def test_what_datasets_saves_can_be_read(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    splits = {"train": ROWS, "test": ["only one"]}
+    datasets.DatasetDict(
+        {split: datasets.Dataset.from_dict({"text": rows}) for split, rows in splits.items()}
+    ).save_to_disk(str(tmp_path / "saved"))
+    corpus = local(tmp_path / "saved")
+    assert corpus.splits == ("train", "test")
+    assert {split: whole(corpus, split) for split in splits} == {split: "".join(rows) for split, rows in splits.items()}
+
+
+def test_table_mistakes_are_explained(tmp_path):
+    import pyarrow
+
+    path = write_parquet(tmp_path / "a.parquet", ["x"], column="content", more={"id": [1]})
+    with pytest.raises(ValueError, match=r"a\.parquet has no column 'text': its columns are content, id; rename"):
+        whole(local(path))
+    with pytest.raises(ValueError, match="of type int64: it must hold strings"):
+        whole(local(write_parquet(tmp_path / "b.parquet", [1, 2])))
+    with pytest.raises(ValueError, match="rows without text"):
+        whole(local(write_parquet(tmp_path / "c.parquet", ["x", None])))
+    for suffix in (".parquet", ".arrow"):
+        (tmp_path / f"d{suffix}").write_bytes(b"this is no table at all")
+        with pytest.raises(ValueError, match=rf"d\{suffix} is not a valid {suffix[1:]} file"):
+            whole(local(tmp_path / f"d{suffix}"))
+    with pyarrow.ipc.new_stream(str(tmp_path / "e.arrow"), pyarrow.schema([("body", pyarrow.string())])):
+        pass
+    with pytest.raises(ValueError, match="its columns are body"):
+        whole(local(tmp_path / "e.arrow"))
+
+
+# --- the hub's data set, through the same code with a data set of the hub's layout on this disk
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """Return a HubCorpus whose path is a local folder, as `datasets` accepts it, with caches that go with the test."""
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    folder = tmp_path / "hub"
+    splits = {"train": ROWS, "validation": ["v\n"], "test": ["", "t\n"]}
+    for split, rows in splits.items():
+        write_parquet(folder / "wikitext-103-raw-v1" / f"{split}-00000-of-00001.parquet", rows)
+    files = "".join(f"  - split: {split}\n    path: wikitext-103-raw-v1/{split}-*\n" for split in splits)
+    (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: wikitext-103-raw-v1\n  data_files:\n{files}---\n")
+    counts = {split: (len(rows), len("".join(rows).encode()) + 4 * len(rows)) for split, rows in splits.items()}
+    corpus = HubCorpus(path=str(folder), config="wikitext-103-raw-v1", revision="main", counts=counts)
+    monkeypatch.setitem(sources.HUB_CORPORA, "wikitext-103", corpus)
+    return corpus
+
+
+def test_the_hubs_rows_are_joined_unchanged(hub):
+    corpus = resolve_corpus("wikitext-103", ROOT)
+    assert whole(corpus) == "".join(ROWS)
+    assert whole(corpus, "test") == "t\n"
+    assert sources.text_size_bytes(corpus, "train") == len("".join(ROWS).encode())
+
+
+def test_bytes_are_counted_as_datasets_does(hub):
+    """The reason for the four bytes per row in the counts."""
+    import datasets
+
+    info = datasets.load_dataset(hub.path, hub.config, split="train").info.splits["train"]
+    rows, num_bytes = hub.counts["train"]
+    assert (len(ROWS), info.num_examples) == (rows, rows)
+    text_only_bytes = len("".join(ROWS).encode())
+    assert info.num_bytes == num_bytes == text_only_bytes + 4 * rows
+
+
+@pytest.mark.parametrize("wrong", [(1, 0), (0, 1)])
+def test_another_text_under_the_hubs_name_is_refused(hub, wrong):
+    rows, num_bytes = hub.counts["train"]
+    hub.counts["train"] = (rows + wrong[0], num_bytes + wrong[1])
+    with pytest.raises(ValueError, match=rf"split train, has {rows} rows and {num_bytes} bytes, but must have"):
+        whole(resolve_corpus("wikitext-103", ROOT))
+
+
+def test_an_unreachable_hub_is_explained(monkeypatch):
+    datasets = pytest.importorskip("datasets")
+
+    def unreachable(*_, **__):
+        raise ConnectionError("Couldn't reach the Hub")
+
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    with pytest.raises(ValueError, match=r"could not be loaded .*ConnectionError.*\{\"path\": .*'bundled'"):
+        whole(resolve_corpus("wikitext-103", ROOT), "test")

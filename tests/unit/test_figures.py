@@ -1,0 +1,186 @@
+"""Figures: what is drawn, that nothing is clipped or hidden, and that the same numbers give the same files."""
+
+import math
+
+import matplotlib
+import pandas as pd
+import pytest
+from factories import (
+    HARDWARE, SMALL, TINY, make_cell, make_comparison, make_record, make_study, measured_study, ok, planned,
+)  # fmt: skip
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from make_figures import main, write_figure
+from matrix.outcomes import Outcome
+from matrix.plan import Obstacle
+from metrics.columns import write_measurements
+from metrics.rows import measurement_rows
+from papers import axonn, axonn_figures
+from papers.figures import framework_colors
+from papers.study_data import study_data
+
+
+def figure_study(repeats=1):
+    """Strong scaling of two frameworks on 1, 2 and 4 processes, and weak scaling over two models, with gaps."""
+    times = {(f, n): [8.0 / n + 0.1 * r for r in range(repeats)] for f in ("fast", "slow") for n in (1, 2, 4)}
+    strong, outcomes = measured_study(times)
+    key = next(p.key for p in strong.planned if (p.cell.framework, p.cell.num_gpus) == ("slow", 4))
+    outcomes[key] = Outcome("missing", "rank 1 died", "crash")
+    for repeat in range(2, repeats + 1):
+        outcomes[key[0], repeat] = outcomes[key]
+    weak = [planned(make_cell(f, n, m)) for f in ("fast", "slow") for n, m in ((1, TINY), (2, SMALL))]
+    outcomes |= {p.key: ok(make_record(p.cell, 1, 2.0)) for p in weak if p.key not in outcomes}
+    outcomes[weak[3].key] = ok(make_record(weak[3].cell, status="oom", ranks=[]))
+    unsupported = planned(make_cell("none", 2), obstacle=Obstacle("unsupported", "no such layout"))
+    large = planned(make_cell("fast", 64), obstacle=Obstacle("missing", "needs 64 GPUs, this system has 8"))
+    return make_study([
+        make_comparison([*strong.planned, unsupported, large], "strong"),
+        make_comparison(weak, "weak", scaling="weak_model"),
+    ]), outcomes  # fmt: skip
+
+
+def data_of(study, outcomes):
+    return study_data(measurement_rows(study, outcomes, HARDWARE))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return data_of(*figure_study())
+
+
+def texts_of(figure):
+    return [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
+
+
+def bars_of(axes):
+    return [patch for patch in axes.patches if patch.get_height() > 0]
+
+
+@pytest.mark.parametrize("name", sorted(axonn.FIGURES))
+def test_no_text_is_cut_off(data, name):
+    figure = axonn.FIGURES[name](data)
+    FigureCanvasAgg(figure).draw()
+    width, height = figure.bbox.width, figure.bbox.height
+    ticks = {id(t) for ax in figure.axes for axis in (ax.xaxis, ax.yaxis) for t in axis.get_ticklabels(which="both")}
+    for text in texts_of(figure):
+        if id(text) in ticks:
+            continue  # matplotlib keeps labels of ticks outside of the view, and does not draw them
+        box = text.get_window_extent()
+        assert box.x0 >= -1 and box.x1 <= width + 1 and box.y0 >= -1 and box.y1 <= height + 1, text.get_text()
+
+
+@pytest.mark.parametrize("name", sorted(axonn.FIGURES))
+def test_device_and_endings_are_written(data, name):
+    shown = " ".join(text.get_text().replace("\n", " ") for text in texts_of(axonn.FIGURES[name](data)))
+    assert "CPU processes on Test CPU, not GPUs" in shown
+    assert "missing" in shown and "unsupported" in shown and "needs 64 GPUs" in shown
+    assert "A study for tests" in shown and "Number of processes" in shown
+    assert ("OOM" in shown) == (name != "strong_scaling")  # the OOM is in the weak comparison
+
+
+def test_bars_have_the_tables_values(data):
+    strong, weak = axonn_figures.training_time(data).axes
+    # 3e11 tokens at 256 tokens a step and 1 s a step are 13,563.368 days.
+    heights = sorted(bar.get_height() for bar in bars_of(strong))
+    assert heights == pytest.approx(sorted(13_563.368 * t for t in (8, 4, 2, 8, 4)), rel=1e-6)
+    assert len(bars_of(weak)) == 3
+    assert strong.get_ylabel() == "Training time (days)"
+    assert [t.get_text() for t in weak.get_xticklabels()] == ["1\ntiny", "2\nsmall"]
+
+
+def test_the_word_stands_in_the_empty_slot(data):
+    _, weak = axonn_figures.percentage_of_peak(data).axes
+    (word,) = [t for t in weak.texts if t.get_text() == "OOM"]
+    # Two frameworks share 0.8 of a category; "slow" is the second on the second category: 1 - 0.4 + 1.5 * 0.4.
+    assert word.get_position()[0] == pytest.approx(1.2)
+
+
+def test_error_bars_only_with_repeats(data):
+    assert not any(ax.containers and any("ErrorbarContainer" in type(c).__name__ for c in ax.containers) for ax in axonn_figures.training_time(data).axes)
+    repeated = axonn_figures.training_time(data_of(*figure_study(repeats=3))).axes[0]
+    assert sum("ErrorbarContainer" in type(c).__name__ for c in repeated.containers) == 5
+
+
+def ideal_lines(axes):
+    return [line for line in axes.lines if line.get_linestyle() == "--" or line.is_dashed()]
+
+
+def curves(axes):
+    return [line for line in axes.lines if line.get_marker() not in ("None", None, "", "_", "|")]
+
+
+@pytest.mark.parametrize(("baseline", "starts"), [("smallest_common", [2]), ("own_smallest", [1, 2])])
+def test_ideal_lines_pass_through_the_baseline_used(baseline, starts):
+    times = {("a", 1): 8.0, ("a", 2): 5.0, ("a", 4): 3.0, ("b", 2): 6.0, ("b", 4): 4.0}
+    throughput, speedup = axonn_figures.strong_scaling(data_of(*measured_study(times, baseline=baseline))).axes
+    assert throughput.get_xscale() == throughput.get_yscale() == speedup.get_xscale() == speedup.get_yscale() == "log"
+    dashed = ideal_lines(speedup)
+    assert len(dashed) == len(starts)
+    for start, line in zip(starts, dashed, strict=True):
+        assert dict(zip(line.get_xdata(), line.get_ydata(), strict=True))[start] == pytest.approx(1.0)
+        assert dict(zip(line.get_xdata(), line.get_ydata(), strict=True))[4] == pytest.approx(4 / start)
+    # Tokens/s of b on 2: 256 / 6; its ideal on 4 is twice that.
+    through = [dict(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in ideal_lines(throughput)]
+    assert any(y[2] == pytest.approx(256 / 6) and y[4] == pytest.approx(512 / 6) for y in through)
+    assert {tuple(line.get_xdata()) for line in curves(throughput)} == {(1, 2, 4), (2, 4)}
+
+
+def test_a_study_of_which_nothing_is_measured_is_drawn():
+    plan = [
+        planned(make_cell(f, n, device="cuda"), obstacle=Obstacle("missing", f"needs {n} GPUs, this system has 8"))
+        for f in ("a", "b")
+        for n in (48, 96)
+    ]
+    data = data_of(make_study([make_comparison(plan)], device="cuda"), {})
+    for draw in axonn.FIGURES.values():
+        shown = " ".join(text.get_text() for text in texts_of(draw(data)))
+        assert "needs 48 GPUs" in shown and "needs 96 GPUs" in shown and "nothing measured yet" in shown
+
+
+def test_a_study_without_the_comparison_is_refused():
+    data = data_of(*measured_study({("a", 1): 1.0}, scaling="none"))
+    for draw in axonn.FIGURES.values():
+        with pytest.raises(ValueError, match="take the figure out of the study file"):
+            draw(data)
+
+
+def test_drawing_leaves_no_global_state(data):
+    before = dict(matplotlib.rcParams)
+    axonn_figures.training_time(data)
+    axonn_figures.strong_scaling(data)
+    assert dict(matplotlib.rcParams) == before
+    assert matplotlib.pyplot.get_fignums() == []
+
+
+def test_colours_depend_on_names_alone():
+    assert framework_colors(["b", "a"]) == framework_colors(["a", "b"])
+    assert len(set(framework_colors([f"f{i}" for i in range(8)]).values())) == 8
+
+
+def test_files_are_the_same_every_time_whatever_the_order_of_rows(tmp_path):
+    measurements = measurement_rows(*figure_study(), HARDWARE)
+    for name, frame in (("one", measurements), ("two", measurements.sample(frac=1, random_state=1))):
+        write_measurements(frame, tmp_path / name / "measurements.csv")
+        paths = write_figure(tmp_path / name / "measurements.csv", "axonn", "strong_scaling", None, tmp_path / name)
+        assert [p.suffix for p in paths] == [".svg", ".pdf", ".png"]
+    for suffix in ("svg", "pdf", "png"):
+        one, two = ((tmp_path / name / f"strong_scaling.{suffix}").read_bytes() for name in ("one", "two"))
+        assert one == two and len(one) > 5000, suffix
+    assert b"slow: missing" in (tmp_path / "one" / "strong_scaling.svg").read_bytes()
+
+
+def test_command_line(tmp_path, monkeypatch, capsys):
+    write_measurements(measurement_rows(*figure_study(), HARDWARE), tmp_path / "m.csv")
+    common = ["make_figures.py", "--measurements", str(tmp_path / "m.csv"), "--paper", "axonn", "--output-dir", str(tmp_path / "f")]
+    monkeypatch.setattr("sys.argv", [*common, "--figure", "nonsense"])
+    assert main() == 2 and "percentage_of_peak" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", [*common, "--figure", "training_time"])
+    assert main() == 0 and (tmp_path / "f" / "training_time.svg").exists()
+
+
+def test_unknown_percentages_are_said_and_not_drawn_as_zero():
+    study, outcomes = measured_study({("a", 1): 1.0}, device="cuda", precision="bf16")
+    axes = axonn_figures.percentage_of_peak(data_of(study, outcomes)).axes[0]
+    assert [t.get_text() for t in axes.texts] == ["unknown"]
+    assert all(math.isnan(p.get_height()) or pd.isna(p.get_height()) for p in axes.patches)

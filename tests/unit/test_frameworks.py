@@ -1,0 +1,281 @@
+"""The torch adaptors: every layout trains like one process without any wrapper, and says beforehand what it cannot do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from framework_processes import SCRIPTS, STEPS, train_cells
+
+from frameworks import torch_ddp, torch_fsdp, torch_pipeline, torch_plain, torch_tensor
+from matrix.cells import Cell, Layout, Model
+from training import memory, torch_model
+from training.contract import Job, NotAvailable
+from training.gpt import GPT
+from training.torch_engine import MicroBatches
+from training.torch_model import LOSS_SCALE, build_on_meta, make_optimizer, materialize
+from training.torch_setup import device_name
+
+ADAPTORS = {"torch_plain": torch_plain, "torch_ddp": torch_ddp, "torch_fsdp": torch_fsdp}
+ADAPTORS |= {"torch_tensor": torch_tensor, "torch_pipeline": torch_pipeline}
+TOLERANCE = 1e-4
+MODEL = Model("tiny", num_layers=4, hidden_size=32, num_heads=4, seq_length=32, vocab_size=512)
+TIED = replace(MODEL, tie_embeddings=True)
+
+
+def make_cell(
+    framework: str,
+    data: int = 1,
+    tensor: int = 1,
+    pipeline: int = 1,
+    micro_batch: int = 2,
+    *,
+    checkpointing: str = "none",
+    precision: str = "fp32",
+    model: Model = MODEL,
+    device: str = "cpu",
+    **options: Any,
+) -> Cell:
+    return Cell(
+        framework=framework,
+        adaptor_version=1,
+        loop_version=1,
+        environment={"name": "torch"},
+        model=model,
+        num_gpus=data * tensor * pipeline,
+        layout=Layout(data, tensor, pipeline, micro_batch, options),
+        global_batch_size=8,
+        precision=precision,
+        activation_checkpointing=checkpointing,
+        corpus={},
+        seed=1234,
+        learning_rate=3e-3,  # losses must move, or equal losses would prove nothing
+        device=device,
+        gpus_per_node=8,
+    )
+
+
+ONE = {
+    "plain": make_cell("torch_plain", micro_batch=8),
+    "plain tied": make_cell("torch_plain", micro_batch=8, model=TIED),
+    "plain bf16": make_cell("torch_plain", micro_batch=8, precision="bf16"),
+    "plain accumulating": make_cell("torch_plain", checkpointing="full"),
+    "ddp": make_cell("torch_ddp", checkpointing="selective"),
+    "fsdp": make_cell("torch_fsdp"),
+    "tensor": make_cell("torch_tensor"),
+    "pipeline": make_cell("torch_pipeline"),
+}
+TWO = {
+    "ddp": make_cell("torch_ddp", 2),
+    "fsdp": make_cell("torch_fsdp", 2, checkpointing="selective", model=TIED),
+    "fsdp keeping parameters": make_cell("torch_fsdp", 2, checkpointing="full", reshard_after_forward=False),
+    "fsdp bf16": make_cell("torch_fsdp", 2, precision="bf16"),
+    "tensor": make_cell("torch_tensor", tensor=2, model=TIED),
+    "tensor selective": make_cell("torch_tensor", tensor=2, micro_batch=8, checkpointing="selective"),
+    "tensor full bf16": make_cell("torch_tensor", tensor=2, micro_batch=4, checkpointing="full", precision="bf16"),
+    "pipeline 1f1b": make_cell("torch_pipeline", pipeline=2, checkpointing="selective"),
+    "pipeline gpipe": make_cell("torch_pipeline", pipeline=2, schedule="gpipe", checkpointing="full"),
+    "pipeline bf16": make_cell("torch_pipeline", pipeline=2, precision="bf16"),
+    "forgetful": make_cell("torch_ddp_without_allreduce", 2),
+}
+FOUR = {
+    "ddp": make_cell("torch_ddp", 4, micro_batch=1),
+    "fsdp": make_cell("torch_fsdp", 4, micro_batch=1),
+    "tensor": make_cell("torch_tensor", tensor=4, micro_batch=4),
+    "tensor x data": make_cell("torch_tensor", 2, 2, checkpointing="full"),
+    "tensor x sharded data": make_cell("torch_tensor", 2, 2, data_sharding="full"),
+    "pipeline": make_cell("torch_pipeline", pipeline=4),
+    "pipeline 1f1b x data": make_cell("torch_pipeline", 2, 1, 2),
+    "pipeline gpipe x data": make_cell("torch_pipeline", 2, 1, 2, micro_batch=1, schedule="gpipe"),
+}
+RUNS = {1: ONE, 2: TWO, 4: FOUR}
+
+
+@pytest.fixture(scope="module")
+def losses() -> dict[tuple[int, str], list[float]]:
+    """Of every layout's first batches; one set of processes for each number of them, one after another."""
+    found = {}
+    for num_gpus, cells in RUNS.items():
+        found |= zip(((num_gpus, name) for name in cells), train_cells(list(cells.values())), strict=True)
+    return found
+
+
+def largest_difference(ours: list[float], reference: list[float]) -> float:
+    assert len(ours) == len(reference) == STEPS
+    return max(abs(a - b) / abs(b) for a, b in zip(ours, reference, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "name"),
+    [(num_gpus, name) for num_gpus, cells in RUNS.items() for name, cell in cells.items() if name != "forgetful"],
+)
+def test_every_layout_trains_like_one_process(num_gpus: int, name: str, losses: Any, record_property: Any) -> None:
+    cell = RUNS[num_gpus][name]
+    kind = {(False, "fp32"): "plain", (True, "fp32"): "plain tied", (False, "bf16"): "plain bf16"}
+    difference = largest_difference(
+        losses[num_gpus, name], losses[1, kind[cell.model.tie_embeddings, cell.precision]]
+    )
+    record_property("largest_relative_difference", difference)
+    # bf16 keeps 8 bits: where a wrapper casts (FSDP) or sums (tensor shards) elsewhere, losses part early.
+    assert difference <= (TOLERANCE if cell.precision == "fp32" else 2e-3)
+
+
+def test_the_reference_learns(losses: Any) -> None:
+    assert abs(losses[1, "plain"][0] - 6.238) < 0.02  # ln 512: nothing known yet
+    assert losses[1, "plain"][-1] < losses[1, "plain"][0] - 0.1
+
+
+def test_a_forgotten_all_reduce_is_caught(losses: Any) -> None:
+    assert largest_difference(losses[2, "forgetful"], losses[1, "plain"]) > 10 * TOLERANCE
+
+
+def test_a_static_loss_scale_changes_nothing() -> None:
+    """Gradients and eps both 65536 times as large: AdamW takes the same steps."""
+    weights = []
+    for precision in ("fp32", "fp16"):
+        cell = make_cell("torch_plain", precision=precision, device="cuda")
+        model = build_on_meta(cell, autocast=False)
+        materialize(model, cell, torch.device("cpu"))
+        optimizer = make_optimizer(model.parameters(), cell)
+        accumulate = MicroBatches(model, cell)
+        for step in range(3):
+            tokens = torch.arange(8 * 33).reshape(8, 33).add(step) % 512
+            optimizer.zero_grad()
+            loss = accumulate(tokens[:, :-1], tokens[:, 1:])
+            assert 5 < loss < 7
+            optimizer.step()
+        weights.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
+    assert LOSS_SCALE["fp16"] == 65536
+    torch.testing.assert_close(weights[1], weights[0], rtol=1e-5, atol=1e-7)
+
+
+def test_native_weights_of_large_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_model, "are_shared", lambda model: False)
+    cell = make_cell("torch_plain")
+    first, again = build_on_meta(cell), build_on_meta(cell)
+    assert materialize(first, cell, torch.device("cpu")) == "native"
+    materialize(again, cell, torch.device("cpu"))
+    parameters = dict(first.named_parameters())
+    for name, parameter in again.named_parameters():
+        assert torch.equal(parameter, parameters[name]), name
+    query, key = (parameters[f"blocks.0.attention.{part}.weight"] for part in ("query", "key"))
+    assert not torch.equal(query, key)
+    assert abs(query.std().item() - 0.02) < 0.002
+    assert torch.all(parameters["final_norm.weight"] == 1) and torch.all(parameters["final_norm.bias"] == 0)
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        (make_cell("torch_pipeline", pipeline=4, micro_batch=4), "as many micro-batches as stages: there are 2 and 4"),
+        (make_cell("torch_pipeline", pipeline=4, micro_batch=4, schedule="gpipe"), None),
+        (make_cell("torch_pipeline", pipeline=2, model=TIED), "tied embeddings"),
+        (make_cell("torch_pipeline", model=TIED), None),
+        (make_cell("torch_tensor", tensor=3), "vocabulary of 512 cannot be split evenly over 3"),
+        (make_cell("torch_ddp", precision="fp16"), "fp16 needs a GPU"),
+        (make_cell("torch_ddp", precision="fp16", device="cuda"), None),
+        (make_cell("torch_fsdp", precision="int8"), "precision int8"),
+        (make_cell("torch_plain", checkpointing="some"), "checkpointing some"),
+        (make_cell("torch_plain", model=replace(MODEL, architecture="t5")), "not t5"),
+    ],
+)
+def test_what_cannot_run_is_said_beforehand(cell: Cell, reason: str | None) -> None:
+    said = ADAPTORS[cell.framework].unsupported_reason(cell)
+    assert said is None if reason is None else reason in said
+
+
+def test_adaptors_are_read_without_torch() -> None:
+    program = "import sys; sys.modules['torch'] = sys.modules['numpy.random'] = None\n"
+    program += "".join(f"import frameworks.{name}; frameworks.{name}.FRAMEWORK\n" for name in ADAPTORS)
+    environment = os.environ | {"PYTHONPATH": str(SCRIPTS)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_stages_are_equal_and_cover_all_layers() -> None:
+    stages = [torch_pipeline.stage_blocks(12, 4, index) for index in range(4)]
+    assert [layer for stage in stages for layer in stage] == list(range(12))
+    assert {len(stage) for stage in stages} == {3}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_missing_gpu_is_not_available() -> None:
+    with pytest.raises(NotAvailable, match="no CUDA device"):
+        torch_plain.create_engine(Job(make_cell("torch_plain", device="cuda"), 0, 1, 0))
+
+
+def test_the_engine_measures_products_and_memory() -> None:
+    cell = make_cell("torch_plain", precision="bf16")
+    engine = torch_plain.create_engine(Job(cell, 0, 1, 0))
+    seconds = engine.matmul_seconds(64, 3)
+    assert len(seconds) == 3 and min(seconds) > 0
+    assert (engine.initial_weights, engine.data_rank, engine.data_size) == ("shared", 0, 1)
+    assert engine.settings["float32_matmul_precision"] == "highest"
+    engine.reset_peak_memory()
+    before = engine.peak_memory_bytes()
+    if before is None:
+        pytest.skip("this system does not let a process reset its peak memory")
+    torch.ones(64 * 2**20 // 4)
+    grown = engine.peak_memory_bytes() - before
+    assert 60 * 2**20 < grown < 128 * 2**20
+    engine.close()
+
+
+def test_the_peak_is_unknown_where_it_cannot_be_reset(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    engine = torch_plain.create_engine(Job(make_cell("torch_plain"), 0, 1, 0))
+    monkeypatch.setattr(memory, "RESET_FILE", tmp_path)  # a folder: writing fails
+    engine.reset_peak_memory()
+    assert engine.peak_memory_bytes() is None
+
+
+def test_device_names(tmp_path: Any) -> None:
+    information = tmp_path / "cpuinfo"
+    information.write_text("processor\t: 0\nmodel name\t: Imaginary CPU @ 2 GHz\nflags\t\t: fpu\n")
+    assert device_name(torch.device("cpu"), information) == "Imaginary CPU @ 2 GHz"
+    assert device_name(torch.device("cpu"), tmp_path / "missing")
+
+
+def raised_from(cause: BaseException) -> BaseException:
+    error = RuntimeError("stage 0 failed to run forward")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
+        (MemoryError(), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes."), True),
+        (RuntimeError("std::bad_alloc"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (raised_from(torch.OutOfMemoryError("CUDA out of memory.")), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (torch.distributed.DistBackendError("NCCL error: Cuda failure 'CUDA out of memory'"), False),
+        (RuntimeError("[gloo/transport/tcp/pair.cc:553] Cannot allocate memory"), False),
+        (ValueError("std::bad_alloc"), False),
+    ],
+)
+def test_out_of_memory_is_told_from_other_errors(error: BaseException, expected: bool) -> None:
+    assert memory.is_out_of_memory(error) is expected
+
+
+def test_a_real_allocation_that_cannot_succeed() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**60)
+    assert memory.is_out_of_memory(caught.value)
+
+
+def test_shares_are_cut_into_whole_micro_batches() -> None:
+    cell = make_cell("torch_plain", micro_batch=3)
+    accumulate = MicroBatches(SimpleNamespace(), cell)
+    with pytest.raises(TypeError):
+        accumulate(torch.zeros(8, 4, dtype=torch.int64), torch.zeros(8, 4, dtype=torch.int64))
+    assert isinstance(build_on_meta(cell), GPT)

@@ -1,0 +1,246 @@
+"""Study files -> cells: what they expand to, and every pitfall refused with its own message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from studies import MODELS, ROOT, comparison, cpu_system, expand, study_config
+
+from matrix.checks import check_model
+from matrix.config import ConfigError, check_config, read_yaml
+from matrix.frameworks import environment_identity
+from matrix.studies import load_study, study_names
+from matrix.systems import system_from_config
+
+
+def refused(config: dict[str, Any], system: Any = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        expand(config, system)
+    return str(caught.value)
+
+
+def test_a_study_expands_in_the_order_of_its_file() -> None:
+    study = expand(study_config(repeats=2))
+    assert [(p.cell.framework, p.cell.num_gpus, p.repeat) for p in study.planned] == [
+        ("torch_ddp", 1, 1), ("torch_ddp", 1, 2), ("torch_ddp", 2, 1), ("torch_ddp", 2, 2),
+        ("torch_tensor", 1, 1), ("torch_tensor", 1, 2), ("torch_tensor", 2, 1), ("torch_tensor", 2, 2),
+    ]  # fmt: skip
+    assert [p.cell.layout.tensor_parallel for p in study.planned] == [1, 1, 1, 1, 1, 1, 2, 2]
+    assert [p.cell.layout.data_parallel for p in study.planned] == [1, 1, 2, 2, 1, 1, 1, 1]
+
+
+def test_a_cell_of_two_comparisons_is_one_cell() -> None:
+    again = {**comparison("strong", [("small", 1), ("small", 2)]), "again": {"scaling": "none", "points": [{"model": "small", "num_gpus": 2}]}}
+    study = expand(study_config(comparisons=again))
+    assert len(study.planned) == 6
+    assert len(study.runnable()) == 4
+
+
+def test_candidates_that_come_to_the_same_are_one_cell() -> None:
+    frameworks = {"torch_tensor": {"layouts": [{"tensor_parallel": "all"}, {"tensor_parallel": 1}]}}
+    study = expand(study_config(frameworks=frameworks))
+    assert [p.cell.layout.tensor_parallel for p in study.planned] == [1, 2, 1]
+
+
+def test_batch_size_per_gpu_grows_with_the_gpus() -> None:
+    study = expand(study_config(
+        frameworks={"torch_ddp": None}, global_batch_size=None, batch_size_per_gpu=4,
+        comparisons=comparison("weak_batch", [("small", 1), ("small", 2)]),
+    ))  # fmt: skip
+    assert [p.cell.global_batch_size for p in study.planned] == [4, 8]
+
+
+# -- the papers' pitfalls ----------------------------------------------------------------------------------------------
+
+
+def test_batch_and_model_both_varying_are_refused() -> None:
+    points = [{"model": "small", "num_gpus": 1, "global_batch_size": 4}, {"model": "large", "num_gpus": 2}]
+    message = refused(study_config(comparisons={"main": {"scaling": "weak_model", "points": points}}))
+    assert "comparisons.main" in message
+    assert "both vary in one comparison" in message
+
+
+def test_strong_scaling_keeps_the_batch() -> None:
+    points = [{"model": "small", "num_gpus": 1, "global_batch_size": 4}, {"model": "small", "num_gpus": 2}]
+    message = refused(study_config(comparisons={"main": {"scaling": "strong", "points": points}}))
+    assert "strong scaling keeps the global batch" in message
+
+
+def test_weak_model_scaling_grows_the_model() -> None:
+    assert "the model grows" in refused(study_config(comparisons=comparison("weak_model", [("large", 1), ("small", 2)])))
+    assert "one model for each" in refused(study_config(comparisons=comparison("weak_model", [("small", 1), ("large", 1)])))
+
+
+def test_weak_batch_scaling_keeps_the_batch_per_gpu() -> None:
+    message = refused(study_config(comparisons=comparison("weak_batch", [("small", 1), ("small", 2)])))
+    assert "keeps the batch per GPU" in message
+
+
+def test_a_window_with_the_warm_up_batch_is_refused() -> None:
+    message = refused(study_config(window={"batches": 11, "warmup_batches": 0}))
+    assert "window.warmup_batches" in message
+    assert "warm-up batch into the mean" in message
+
+
+def test_another_window_is_refused() -> None:
+    assert "every measurement is 11 batches" in refused(study_config(window={"batches": 20}))
+
+
+def test_a_batch_that_ranks_cannot_share_is_refused() -> None:
+    message = refused(study_config(global_batch_size=3, frameworks={"torch_ddp": None}))
+    assert "global batch 3 is not divisible by data_parallel 2" in message
+    assert "torch_ddp" in message
+
+
+def test_layers_and_heads_that_cannot_be_split_are_refused() -> None:
+    points = comparison("none", [("small", 3)])
+    heads = {"torch_tensor": {"layouts": [{"tensor_parallel": 3}]}}
+    layers = {"torch_pipeline": {"layouts": [{"pipeline_parallel": 3}]}}
+    assert "4 heads of small are not divisible by tensor_parallel 3" in refused(study_config(frameworks=heads, comparisons=points))
+    assert "4 layers of small are not divisible by 3 pipeline stages" in refused(study_config(frameworks=layers, comparisons=points))
+
+
+def test_degrees_that_do_not_divide_the_gpus_are_refused() -> None:
+    frameworks = {"torch_tensor": {"layouts": [{"tensor_parallel": 2}]}}
+    assert "is 2 GPUs, not 1" in refused(study_config(frameworks=frameworks))
+
+
+def test_an_unknown_device_is_refused() -> None:
+    system = cpu_system(device="cuda", devices=("GTX 42",))
+    message = refused(study_config(), system)
+    assert "peak of 'GTX 42' is not known" in message
+    assert "config/hardware.yaml" in message
+
+
+def test_a_name_the_driver_gives_is_known() -> None:
+    expand(study_config(), cpu_system(device="cuda", devices=("Tesla V100",)))
+
+
+def test_two_device_kinds_are_refused() -> None:
+    system = cpu_system(device="cuda", devices=("V100", "A100"))
+    message = refused(study_config(), system)
+    assert "two device kinds" in message
+    chosen = comparison("strong", [("small", 1), ("small", 2)], device="A100")
+    expand(study_config(comparisons=chosen), system)
+
+
+def test_a_vocabulary_below_the_tokenizers_is_refused() -> None:
+    models = {"small": MODELS["small"].__class__(**{**MODELS["small"].__dict__, "vocab_size": 512})}
+    with pytest.raises(ConfigError, match="vocab_size 512.*at least 50257"):
+        expand(study_config(), models=models)
+
+
+def test_a_width_that_heads_cannot_share_is_refused() -> None:
+    model = MODELS["small"].__class__(**{**MODELS["small"].__dict__, "hidden_size": 18})
+    with pytest.raises(ConfigError, match="hidden_size 18 is not divisible by num_heads 4"):
+        check_model("models.yaml: small", model)
+
+
+# -- obstacles ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_framework_without_the_parallelism_is_unsupported() -> None:
+    study = expand(study_config(frameworks={"torch_ddp": {"layouts": [{"tensor_parallel": "all"}]}}))
+    assert [p.obstacle.status if p.obstacle else None for p in study.planned] == [None, "unsupported"]
+    assert "no tensor parallelism" in study.planned[1].obstacle.reason
+
+
+def test_a_cell_larger_than_the_system_is_planned_and_never_run() -> None:
+    points = comparison("strong", [("small", 1), ("small", 8)])
+    study = expand(study_config(frameworks={"torch_ddp": None}, comparisons=points))
+    assert [p.cell.num_gpus for p in study.runnable()] == [1]
+    assert study.too_large()[0].obstacle.reason == "needs 8 GPUs, this system (here) has 4"
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"reapeats": 2}, "unknown key 'reapeats' (did you mean 'repeats'?"),
+        ({"precision": "fp23"}, "precision: 'fp23' is not allowed (did you mean 'fp32'?"),
+        ({"repeats": 0}, "repeats: 0 is less than the minimum of 1"),
+        ({"title": None}, "missing key 'title'"),
+        ({"frameworks": {"torch_dpp": None}}, "no framework 'torch_dpp' in scripts/frameworks (did you mean 'torch_ddp'?"),
+        ({"frameworks": {"torch_ddp": {"layouts": [{"tensor_paralel": 2}]}}}, "unknown key 'tensor_paralel' (did you mean 'tensor_parallel'?"),
+        ({"frameworks": {"torch_pipeline": {"layouts": [{"schedule": "1fb1"}]}}}, "'1fb1' is not allowed (did you mean '1f1b'?"),
+        ({"frameworks": {"torch_ddp": {"layouts": [{"num_gpus": [7]}]}}}, "candidate at no point"),
+        ({"corpus": "bundeld"}, "did you mean 'bundled'?"),
+        ({"comparisons": comparison("strong", [("smal", 1)])}, "no model 'smal' (did you mean 'small'?"),
+        ({"comparisons": {"main": {"scaling": "strong"}}}, "has neither `points` nor `cross`"),
+        ({"comparisons": comparison("strong", [("small", 1)], frameworks=["torch_fsdp"])}, "'torch_fsdp' is none of the study's"),
+        ({"global_batch_size": None}, "no batch size"),
+        ({"batch_size_per_gpu": 2}, "both given"),
+        ({"time_limit_minutes": {"default": 1, "smal": 2}}, "no model 'smal'"),
+    ],
+)  # fmt: skip
+def test_mistakes_name_the_file_the_key_and_the_nearest_right_one(change: dict[str, Any], expected: str) -> None:
+    message = refused(study_config(**change))
+    assert message.startswith("study.yaml")
+    assert expected in message
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: [1", "is not valid YAML"),
+        ("a: 1\na: 2", "key 'a' is given twice"),
+        ("\x00", "is not valid YAML"),
+    ],
+)
+def test_files_that_are_no_yaml(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=expected):
+        read_yaml(path, tmp_path)
+
+
+def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "demo.yaml").write_text("a: 1")
+    with pytest.raises(ConfigError, match=r"demi.yaml: there is no such file \(did you mean 'demo'"):
+        read_yaml(tmp_path / "demi.yaml", tmp_path)
+
+
+@pytest.mark.parametrize("data", [None, [], "text", 3])
+def test_a_file_that_is_no_mapping_is_refused(data: Any) -> None:
+    with pytest.raises(ConfigError, match="top level"):
+        check_config(data, "study", ROOT, "study.yaml")
+
+
+@pytest.mark.parametrize("name", study_names(ROOT))
+def test_every_study_of_the_project_can_be_planned(name: str) -> None:
+    study = load_study(name, "local", ROOT)
+    assert study.planned
+
+
+def test_environments_ignore_comments_and_order(tmp_path: Path) -> None:
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs" / "a.txt").write_text("# why\nb==1  # because\na==2\n\n")
+    (tmp_path / "envs" / "b.txt").write_text("a==2\nb==1\n")
+    first, second = (environment_identity(name, tmp_path)["requirements"] for name in ("a", "b"))
+    assert first == second == ["a==2", "b==1"]
+
+
+# -- systems -----------------------------------------------------------------------------------------------------------
+
+
+def system_config(**changes: Any) -> dict[str, Any]:
+    return check_config({"device": "auto", **changes}, "system", ROOT, "system.yaml")
+
+
+def test_auto_takes_the_gpus_that_are_there() -> None:
+    system = system_from_config("here", system_config(), found=("H100", "H100"))
+    assert (system.device, system.devices, system.gpus_per_node, system.max_gpus) == ("cuda", ("H100",), 2, 2)
+
+
+def test_auto_takes_processes_where_there_are_none() -> None:
+    system = system_from_config("here", system_config(cpu_processes=3), found=())
+    assert (system.device, system.devices, system.gpus_per_node, system.max_gpus) == ("cpu", (), 3, 3)
+
+
+def test_a_named_device_is_not_asked_for() -> None:
+    config = system_config(device="cuda", devices=["V100"], gpus_per_node=6, num_nodes=64)
+    assert system_from_config("summit", config).max_gpus == 384

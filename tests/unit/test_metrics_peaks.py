@@ -1,0 +1,66 @@
+"""Peaks: looked up letter for letter, or measured."""
+
+import copy
+
+import pytest
+import yaml
+from factories import HARDWARE, ROOT, make_cell, make_record
+
+from matrix.config import read_config
+from metrics.peaks import measured_peak, peak_for_device, peak_of_record
+
+
+def gpu_ranks(*names):
+    cell = make_cell(num_gpus=len(names), device="cuda")
+    record = make_record(cell)
+    for rank, name in zip(record["ranks"], names, strict=True):
+        rank["device_name"] = name
+    return record["ranks"]
+
+
+def test_by_key_and_by_driver_name():
+    assert peak_for_device(HARDWARE, "V100") == 125e12
+    assert peak_for_device(HARDWARE, "Tesla V100-SXM2-16GB") == 125e12
+
+
+@pytest.mark.parametrize("name", ["NVIDIA A100-SXM4-40GB MIG 3g.20gb", "a100", "V100-SXM2-16GB"])
+def test_unknown_device_is_an_error_that_says_what_to_add(name):
+    with pytest.raises(ValueError, match="add an entry") as error:
+        peak_for_device(HARDWARE, name)
+    assert name in str(error.value) and "peak_half_precision_flops_per_s" in str(error.value)
+
+
+def test_one_name_in_two_entries_is_refused():
+    twice = copy.deepcopy(HARDWARE)
+    twice["A100"]["driver_names"].append("Tesla V100-SXM2-16GB")
+    with pytest.raises(ValueError, match="both V100 and A100"):
+        peak_for_device(twice, "V100")
+
+
+def test_measured_peak_is_the_mean_over_ranks_of_the_best_product():
+    ranks = make_record(make_cell(num_gpus=2))["ranks"]
+    ranks[0]["matmul_seconds"] = [0.4, 0.02, 0.1]  # 2 * 1000^3 / 0.02 = 1e11
+    ranks[1]["matmul_seconds"] = [0.01, 0.03]  # 2e11
+    assert measured_peak(ranks) == pytest.approx(1.5e11)
+    ranks[1]["matmul_seconds"] = []
+    peak = peak_of_record(HARDWARE, "cpu", ranks)
+    assert peak.flops_per_s is None and "no matrix product" in peak.note
+
+
+def test_unknown_and_mixed_devices_leave_the_peak_empty_with_a_note():
+    unknown = peak_of_record(HARDWARE, "cuda", gpu_ranks("NVIDIA X1", "NVIDIA X1"))
+    assert unknown.flops_per_s is None and "'NVIDIA X1'" in unknown.note
+    mixed = peak_of_record(HARDWARE, "cuda", gpu_ranks("V100", "A100"))
+    assert mixed.flops_per_s is None and "2 device kinds (A100, V100)" in mixed.note
+
+
+def test_shipped_table_is_valid_and_has_the_papers_peak():
+    hardware = read_config(ROOT / "config" / "hardware.yaml", "hardware", ROOT)
+    assert peak_for_device(hardware, "Tesla V100-SXM2-16GB") == 125e12
+    # Dense, not the doubled rates of the data sheets.
+    assert peak_for_device(hardware, "NVIDIA A100-SXM4-80GB") == 312e12
+    assert peak_for_device(hardware, "NVIDIA H100 80GB HBM3") < 1e15
+    assert all(type(entry["peak_half_precision_flops_per_s"]) is float for entry in hardware.values())
+    schema = yaml.safe_load((ROOT / "workflow" / "schemas" / "hardware.schema.yaml").read_text())
+    properties = schema["additionalProperties"]["properties"]
+    assert all(rule["description"] for rule in properties.values())

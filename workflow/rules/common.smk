@@ -1,0 +1,145 @@
+# What all stages share: the settings, the studies (read when a target asks for them), and a cell's values by its id.
+import json
+import sys
+from functools import cache, partial
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
+
+ROOT = Path(workflow.basedir)
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from matrix.cells import canonical_json
+from matrix.config import ConfigError, check_config
+from matrix.plan import index_cells, record_path, study_folder
+from matrix.sources import combined_digest
+from matrix.studies import load_study, study_names
+
+RESULTS = Path("results")
+# Rules run under the interpreter that runs Snakemake, activated or not.
+PYTHON = sys.executable
+
+
+def explained(function, *args):
+    """Call it, and turn a user's mistake into Snakemake's own kind of error: a message without a traceback."""
+    try:
+        return function(*args)
+    except ConfigError as error:
+        raise WorkflowError(str(error)) from None
+
+
+settings = explained(check_config, config, "config", ROOT, "config")
+# The studies that the targets of this call ask for, for the hook that runs when some of their cells failed.
+requested_studies = []
+
+
+wildcard_constraints:
+    system=r"[^/]+",
+    study=r"[^/]+",
+    framework=r"[^/]+",
+    model=r"[^/]+",
+    num_gpus=r"\d+",
+    cell_id=r"[0-9a-f]{12}",
+    repeat=r"\d+",
+    corpus=r"[^/]+",
+    split=r"[^/]+",
+    table=r"[^/]+",
+    figure=r"[^/]+",
+
+
+@cache
+def study_of(name, system):
+    return explained(load_study, name, system, ROOT)
+
+
+@cache
+def cells_of(system):
+    """Cell id -> values, of the studies that are asked for; of all of them where a cell alone is."""
+    asked = [study for study in requested_studies if study.system.name == system]
+    return index_cells(asked or [study_of(name, system) for name in study_names(ROOT)])
+
+
+def cell_value(wildcards, key):
+    """One of a cell's values, by the id in its path."""
+    cells = cells_of(wildcards.system)
+    if wildcards.cell_id not in cells:
+        raise WorkflowError(f"cell {wildcards.cell_id} is in no study of config/studies on system {wildcards.system}")
+    return cells[wildcards.cell_id][key]
+
+
+@cache
+def corpus_setting(key):
+    """What the command line of the tokenizer says for a corpus, by the name of its folder."""
+    asked = requested_studies or [study_of(name, settings["system"]) for name in study_names(ROOT)]
+    known = {study.corpus.key: study.corpus_setting for study in asked}
+    if key not in known:
+        raise WorkflowError(f"no study is trained on a corpus with the tokens {key}; there are {', '.join(sorted(known))}")
+    value = known[key]
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def reference_of(wildcards):
+    """The file of published numbers that a study names, if it names one."""
+    reference = study_of(wildcards.study, wildcards.system).reference
+    return [f"reference/{reference}.csv"] if reference else []
+
+
+def study_targets(name, wildcards=None):
+    """Everything a study asks for. The records are listed themselves: a table made before one failed must not hide it."""
+    study = study_of(name, settings["system"])
+    tell_plan(study)
+    if not study.runnable():
+        return []
+    requested_studies.append(study)
+    folder = study_folder(RESULTS, study)
+    return [
+        *(record_path(RESULTS, study.system.name, planned) for planned in study.runnable()),
+        folder / "measurements.csv",
+        *(folder / "tables" / f"{table}.csv" for table in study.tables),
+        *(folder / "figures" / f"{figure}.svg" for figure in study.figures),
+    ]
+
+
+def write_partial_outputs(study):
+    """Some cells failed, so the rules behind them did not run: write what the others measured, and say what is missing."""
+    from study_outputs import missing_cells, write_study_outputs
+
+    try:
+        folder = write_study_outputs(study, ROOT)
+        missing = missing_cells(study, ROOT)
+    except (ValueError, OSError) as error:
+        logger.error(f"{study.name}: tables of the finished cells could not be written: {error}")
+        return
+    for line in missing:
+        logger.error(f"{study.name}: missing: {line}")
+    logger.error(
+        f"{study.name}: {len(missing)} of {len(study.runnable())} cells are missing; what the others measured is in "
+        f"{folder.relative_to(ROOT)}. The same command again runs the missing ones."
+    )
+
+
+def tell_plan(study):
+    """Say once which cells this system is too small for."""
+    too_large = study.too_large()
+    if not too_large or study in requested_studies:
+        return
+    for planned in too_large:
+        cell = planned.cell
+        logger.warning(f"{study.name}: {cell.framework}, {cell.model.name}, {cell.layout.label()}: {planned.obstacle.reason}")
+    needed = sorted({planned.cell.num_gpus for planned in too_large})
+    logger.warning(
+        f"{study.name}: {len(too_large)} cells planned and not started: they need {', '.join(map(str, needed))} GPUs, "
+        f"this system ({study.system.name}) has {study.system.max_gpus}"
+    )
+
+
+@cache
+def code_digest(*scripts):
+    """One digest of entry points and all project files they import; a parameter, so that an edit makes outputs anew."""
+    return combined_digest(scripts)
+
+
+def table_code(script):
+    """The code behind a table or figure: the script, and the module of the paper that it imports by name."""
+    return lambda wildcards: code_digest(script, f"papers/{study_of(wildcards.study, wildcards.system).paper}.py")

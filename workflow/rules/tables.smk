@@ -1,0 +1,61 @@
+# Records -> measurements -> tables and figures: cheap, redone whenever a record, a study file or their code is newer.
+#
+# in   the records of a study's cells; config/; reference/
+# out  results/<system>/<study>/measurements.csv, tables/<table>.{csv,md,tex}, figures/<figure>.{svg,pdf,png}
+
+
+rule collect_measurements:
+    input:
+        records=lambda wildcards: [
+            record_path(RESULTS, wildcards.system, planned)
+            for planned in study_of(wildcards.study, wildcards.system).runnable()
+        ],
+        study="config/studies/{study}.yaml",
+        system="config/systems/{system}.yaml",
+        models="config/models.yaml",
+        hardware="config/hardware.yaml",
+    output:
+        measurements="results/{system}/{study}/measurements.csv",
+    log:
+        "results/{system}/{study}/logs/collect.txt",
+    params:
+        code=code_digest("collect.py"),
+    shell:
+        "{PYTHON} scripts/collect.py --study {wildcards.study} --system {wildcards.system}"
+        " --output {output.measurements} 2> >(tee {log} >&2)"
+
+
+rule make_table:
+    input:
+        measurements="results/{system}/{study}/measurements.csv",
+        reference=reference_of,
+    output:
+        multiext("results/{system}/{study}/tables/{table}", ".csv", ".md", ".tex"),
+    log:
+        "results/{system}/{study}/logs/table-{table}.txt",
+    params:
+        code=table_code("make_tables.py"),
+        paper=lambda wildcards: study_of(wildcards.study, wildcards.system).paper,
+        reference=lambda wildcards, input: f"--reference {input.reference}" if input.reference else "",
+    shell:
+        "{PYTHON} scripts/make_tables.py --measurements {input.measurements} --paper {params.paper}"
+        " --table {wildcards.table} {params.reference}"
+        " --output-dir results/{wildcards.system}/{wildcards.study}/tables 2> >(tee {log} >&2)"
+
+
+rule make_figure:
+    input:
+        measurements="results/{system}/{study}/measurements.csv",
+        reference=reference_of,
+    output:
+        multiext("results/{system}/{study}/figures/{figure}", ".svg", ".pdf", ".png"),
+    log:
+        "results/{system}/{study}/logs/figure-{figure}.txt",
+    params:
+        code=table_code("make_figures.py"),
+        paper=lambda wildcards: study_of(wildcards.study, wildcards.system).paper,
+        reference=lambda wildcards, input: f"--reference {input.reference}" if input.reference else "",
+    shell:
+        "{PYTHON} scripts/make_figures.py --measurements {input.measurements} --paper {params.paper}"
+        " --figure {wildcards.figure} {params.reference}"
+        " --output-dir results/{wildcards.system}/{wildcards.study}/figures 2> >(tee {log} >&2)"

@@ -1,0 +1,18 @@
+# Corpus -> tokens.
+#
+# in   the corpus a study names: bundled, wikitext-103 through `datasets`, or a local folder or file
+# out  results/tokens/<corpus>/<split>.bin (flat uint16) and <split>.json (what it is, and its digest)
+
+
+rule tokenize_corpus:
+    output:
+        tokens="results/tokens/{corpus}/{split}.bin",
+        facts="results/tokens/{corpus}/{split}.json",
+    log:
+        "results/tokens/{corpus}/{split}.log",
+    params:
+        corpus=lambda wildcards: corpus_setting(wildcards.corpus),
+    threads: workflow.cores
+    shell:
+        "{PYTHON} scripts/tokenize_corpus.py --corpus {params.corpus:q} --split {wildcards.split}"
+        " --output {output.tokens} --processes {threads} 2> >(tee {log} >&2)"

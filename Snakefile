@@ -23,6 +23,15 @@ include: "workflow/rules/train.smk"
 include: "workflow/rules/tables.smk"
 
 
+# A mistake in a study that this call asks for is told here, in one line: from an input function it would come with a
+# traceback. Snakemake does not know its targets yet, so the words of the command line are looked at.
+if workflow.is_main_process:
+    for hint in misspelt_studies(sys.argv[1:], study_names(ROOT)):
+        logger.warning(hint)
+    for study_name in set(study_names(ROOT)).intersection(sys.argv) or settings["studies"]:
+        study_of(study_name, settings["system"])
+
+
 # A study's name is a target: `./run axonn_weak_scaling`.
 for study_name in study_names(ROOT):
 

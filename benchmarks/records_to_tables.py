@@ -79,7 +79,9 @@ def measure(num_records: int, read: Callable = read_outcomes) -> dict[str, float
         write_records(study, results)
         with timed("read the records", seconds):
             outcomes = read(study, results)
-        assert sum(outcome.record is not None for outcome in outcomes.values()) == num_records, "not every record was read"
+        assert sum(outcome.record is not None for outcome in outcomes.values()) == num_records, (
+            "not every record was read"
+        )
         with timed("records to rows", seconds):
             frame = measurement_rows(study, outcomes, factories.HARDWARE)
         assert (frame["status"] == "ok").sum() == num_records, "not every record became a measurement"

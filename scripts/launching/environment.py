@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 # Keep freed memory in the process instead of giving every large tensor back to the kernel and faulting it in again:
 # worth 1.4 to 1.6 times on a CPU (benchmarks/README.md), and the same for all frameworks.
@@ -48,3 +50,10 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def put_python_on_path() -> None:
+    """Have `python` in a command that this process starts be the interpreter of this process, activated or not."""
+    folder = str(Path(sys.executable).parent)
+    if os.environ.get("PATH", "").split(os.pathsep)[0] != folder:
+        os.environ["PATH"] = os.pathsep.join([folder, os.environ.get("PATH", os.defpath)])

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 # Keys that a cell's identity leaves out while they hold these values, so that a key added later
@@ -155,7 +156,7 @@ class Cell:
         }
         return _without_defaults(full)
 
-    @property
+    @cached_property
     def cell_id(self) -> str:
         return identity_hash(self.identity())
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,15 @@ COMMON_LAYOUT_KEYS = ("tensor_parallel", "pipeline_parallel", "data_parallel", "
 def study_names(root: Path) -> list[str]:
     """The studies there are; the one thing in the project that is listed from a folder."""
     return sorted(path.stem for path in (root / "config" / "studies").glob("*.yaml"))
+
+
+def misspelt_studies(words: Iterable[str], names: Sequence[str]) -> list[str]:
+    """A hint for every word that is no study and close to one's name; Snakemake only says that no rule makes it."""
+    return [
+        f"there is no study {word!r}{nearest(word, names)}"
+        for word in words
+        if word not in names and not Path(word).exists() and difflib.get_close_matches(word, names, n=1, cutoff=0.7)
+    ]
 
 
 def load_system(name: str, root: Path) -> System:

@@ -90,23 +90,23 @@ _METRICS = [
     *_columns(NUMBER, [
         ("batch_time_s", "s", "mean over the last 10 of 11 batches of the slowest rank's time"),
         ("batch_time_std_s", "s", "sample standard deviation of those 10"),
-        ("input_time_s", "s", "mean over the same batches of the longest wait of a rank for its input; not in batch_time_s"),
+        ("input_time_s", "s", "mean over the same batches of the longest wait for input; not in batch_time_s"),
         ("warmup_batch_time_s", "s", "the first batch, which enters no mean"),
         ("window_batch_time_s", "s", "a tenth of the window from the first timed batch's start to the last one's end"),
     ]),
     *_columns(TEXT, [
-        ("timing_check", "", "ok; window: the window is not its batches and waits within 5 %; drift: medians of the two halves differ by over 20 %"),
+        ("timing_check", "", "ok, or window: not its batches and waits within 5 %, drift: halves differ by over 20 %"),
     ]),
     *_columns(NUMBER, [
         ("expected_training_time_s", "s", "time to train on 300 billion tokens: 3e11 t / (b s)"),
-        ("percentage_of_peak_throughput", "%", "arXiv:2110.13005: counts one recomputed forward pass, whatever the cell did"),
+        ("percentage_of_peak_throughput", "%", "arXiv:2110.13005: counts a recomputed forward pass in every cell"),
     ]),
     *_columns(BOOLEAN, [
         ("percentage_comparable_to_paper", "", "full activation checkpointing and half precision, as in the paper"),
     ]),
     *_columns(NUMBER, [
         ("model_flops_utilization_percent", "%", "model FLOP/s without recomputation over the peak of all GPUs"),
-        ("hardware_flops_utilization_percent", "%", "FLOP/s really done over the peak; empty with selective checkpointing"),
+        ("hardware_flops_utilization_percent", "%", "FLOP/s really done over the peak; empty if selective"),
         ("model_flops_per_step", "FLOP", "FLOPs of one optimizer step without recomputation"),
         ("model_flops_per_s_per_gpu", "FLOP/s", "model_flops_per_step / batch_time_s / num_gpus"),
         ("tokens_per_s", "tokens/s", "tokens of all GPUs together in a second"),
@@ -114,7 +114,7 @@ _METRICS = [
     ]),
     *_columns(TEXT, [
         ("scaling", "", "strong, weak_batch, weak_model or none: what stays the same inside the comparison"),
-        ("baseline_policy", "", "smallest_common: smallest num_gpus at which every framework has a result; own_smallest: the framework's own"),
+        ("baseline_policy", "", "smallest_common: where every framework has one; own_smallest: the framework's own"),
     ]),
     *_columns(NUMBER, [
         ("speedup", "", "tokens_per_s over the baseline's (its mean over repeats); none under weak_model"),
@@ -122,8 +122,10 @@ _METRICS = [
     ]),
     *_columns(TEXT, [("baseline", "", "cell_id of the baseline: the framework's best layout on baseline_num_gpus")]),
     *_columns(INTEGER, [("baseline_num_gpus", "", "N0")]),
-    *_columns(BOOLEAN, [("comparable", "", "false where the comparison mixes what must not be compared; notes say what")]),
-    *_columns(NUMBER, [("peak_flops_per_gpu", "FLOP/s", "dense half-precision peak of a GPU; on a CPU the measured rate of a process in the cell's precision")]),
+    *_columns(BOOLEAN, [("comparable", "", "false where the comparison mixes what must not be; see notes")]),
+    *_columns(NUMBER, [
+        ("peak_flops_per_gpu", "FLOP/s", "dense half-precision peak; on a CPU a process's measured rate"),
+    ]),
     *_columns(TEXT, [("peak_source", "", "the entry of config/hardware.yaml, or: measured")]),
     *_columns(NUMBER, [
         ("final_loss", "nats/token", "global loss of the last batch"),
@@ -144,7 +146,7 @@ _CIRCUMSTANCES = [
         ("cpu_cores", "", "cores the launcher could use on its node"),
     ]),
     *_columns(BOOLEAN, [("oversubscribed", "", "on a CPU: processes x threads on a node exceed its cores")]),
-    *_columns(TEXT, [("initial_weights", "", "shared: the framework-neutral function of the seed; native: the framework's own")]),
+    *_columns(TEXT, [("initial_weights", "", "shared: framework-neutral, from the seed; native: the framework's own")]),
     *_columns(BOOLEAN, [("code_changed", "", "the record's code differs from today's")]),
     *_columns(TEXT, [
         ("started_at", "UTC", "when the job started"),
@@ -171,7 +173,9 @@ def measurements_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     unknown = {key for row in rows for key in row} - {column.name for column in COLUMNS}
     if unknown:
         raise ValueError(f"no such column: {', '.join(sorted(unknown))}; describe it in metrics/columns.py")
-    return pd.DataFrame({column.name: _typed([row.get(column.name) for row in rows], column.type) for column in COLUMNS})
+    return pd.DataFrame(
+        {column.name: _typed([row.get(column.name) for row in rows], column.type) for column in COLUMNS}
+    )
 
 
 def read_measurements(path: Path) -> pd.DataFrame:

@@ -1,8 +1,8 @@
 """Floating-point operations of one optimizer step, and what share of the hardware's peak they amount to.
 
-The formulas are those of the AxoNN paper (arXiv:2110.13005, evaluation metrics; after Narayanan et al. 2021): a GPT-style
-decoder whose feed-forward is 4 x hidden_size, trained with `b` sequences of `s` tokens a step. Throughout, b is
-`global_batch_size` (sequences), s `seq_length` (tokens), l `num_layers`, h `hidden_size`, V `vocab_size` (tokens).
+The formulas are those of the AxoNN paper (arXiv:2110.13005, its evaluation metrics): a GPT-style decoder whose
+feed-forward is 4 x hidden_size, trained with b sequences of s tokens a step. Throughout, b is `global_batch_size`
+(sequences), s `seq_length` (tokens), l `num_layers`, h `hidden_size`, V `vocab_size` (tokens).
 
 Functions return None where a value does not exist for a cell (another architecture, selective checkpointing): the
 caller writes an empty field, never a zero.

@@ -30,7 +30,9 @@ def global_losses(ranks: Sequence[Mapping[str, Any]]) -> list[float]:
         raise ValueError("losses: the record holds no rank")
     lengths = {len(rank["losses"]) for rank in ranks}
     if len(lengths) != 1:
-        raise ValueError(f"losses: ranks hold {', '.join(map(str, sorted(lengths)))} batches, so batches cannot be lined up")
+        raise ValueError(
+            f"losses: ranks hold {', '.join(map(str, sorted(lengths)))} batches, so batches cannot be lined up"
+        )
     return [_batch_loss(ranks, batch) for batch in range(lengths.pop())]
 
 

@@ -34,7 +34,7 @@ def device_table(hardware: Mapping[str, Any]) -> dict[str, str]:
         for name in dict.fromkeys([key, *entry.get("driver_names", ())]):
             if name in names:
                 raise ValueError(
-                    f"config/hardware.yaml: both {names[name]} and {key} go by the name {name!r}; leave it in one of them"
+                    f"config/hardware.yaml: both {names[name]} and {key} go by the name {name!r}; leave it in one"
                 )
             names[name] = key
     return names
@@ -52,7 +52,7 @@ def peak_for_device(hardware: Mapping[str, Any], name: str) -> float:
 
 
 def measured_peak(ranks: Sequence[Mapping[str, Any]]) -> float | None:
-    """FLOP/s of one process while all multiply at once: 2 size^3 / seconds of each rank's best product, mean over ranks.
+    """FLOP/s of one process, all multiplying at once: 2 size^3 / seconds of each rank's best product, mean over ranks.
 
     None where a rank measured none.
     """

@@ -49,9 +49,7 @@ def measurement_rows(
     return measurements_frame(rows)
 
 
-def _row(
-    study: Study, planned: PlannedCell, cell_id: str, outcome: Outcome | None, hardware: Mapping[str, Any]
-) -> Row:
+def _row(study: Study, planned: PlannedCell, cell_id: str, outcome: Outcome | None, hardware: Mapping[str, Any]) -> Row:
     outcome = _effective_outcome(planned, outcome)
     row = {"system": study.system.name, "study": study.name, "study_title": study.title}
     row |= {"repeat": planned.repeat, "cell_id": cell_id}
@@ -150,7 +148,9 @@ def _loss_columns(record: Mapping[str, Any], row: Row) -> Row:
 def _metric_columns(record: Mapping[str, Any], cell: Cell, hardware: Mapping[str, Any], row: Row) -> Row:
     ranks = record["ranks"]
     if len(ranks) != cell.num_gpus:
-        raise ValueError(f"the record holds {len(ranks)} ranks, the cell has {cell.num_gpus}: forget it and run it again")
+        raise ValueError(
+            f"the record holds {len(ranks)} ranks, the cell has {cell.num_gpus}: forget it and run it again"
+        )
     timing = timing_of_ranks(ranks)
     peak = peak_of_record(hardware, cell.device, ranks)
     t, b, n, model = timing.batch_time_s, cell.global_batch_size, cell.num_gpus, cell.model

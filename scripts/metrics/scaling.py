@@ -43,7 +43,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Scaled:
-    """What comparing adds to one point; None is empty. `baseline` is a cell id; `comparable` None without a comparison."""
+    """What comparing adds to one point; None is empty. `baseline` is a cell id; `comparable` None without scaling."""
 
     best_layout: bool
     comparable: bool | None

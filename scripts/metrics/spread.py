@@ -1,6 +1,6 @@
 """Mean and sample deviation, the same to the last bit whatever the order of the values.
 
-`math.fsum` rounds once, so a shuffled file gives the same table; the `statistics` module does too and is ten times slower.
+`math.fsum` rounds once, so a shuffled file gives the same table; the `statistics` module does too, ten times slower.
 """
 
 from __future__ import annotations

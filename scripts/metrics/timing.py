@@ -64,7 +64,9 @@ def timing_of_ranks(ranks: Sequence[Mapping[str, Any]]) -> Timing:
     per_rank = [[end - start for start, end in zip(r["batch_start_s"], r["batch_end_s"], strict=True)] for r in ranks]
     slowest = [max(times) for times in zip(*per_rank, strict=True)]
     if min(min(times) for times in per_rank) <= 0:
-        raise ValueError("a batch ends before it starts: the stamps are wrong, forget this record and run the cell again")
+        raise ValueError(
+            "a batch ends before it starts: the stamps are wrong, forget this record and run the cell again"
+        )
     waits = [max(times) for times in zip(*(r["input_time_s"] for r in ranks), strict=True)]
 
     timed, timed_waits = slowest[NUM_WARMUP_BATCHES:], waits[NUM_WARMUP_BATCHES:]
@@ -86,9 +88,7 @@ def timing_of_ranks(ranks: Sequence[Mapping[str, Any]]) -> Timing:
 def _window_note(window_s: float, parts_s: float) -> str:
     if abs(window_s - parts_s) <= max(WINDOW_TOLERANCE * parts_s, WINDOW_FLOOR_S * NUM_TIMED):
         return ""
-    return (
-        f"timing: the window of the timed batches took {window_s:.4g} s, its batches and waits add up to {parts_s:.4g} s"
-    )
+    return f"timing: the window took {window_s:.4g} s, its batches and waits add up to {parts_s:.4g} s"
 
 
 def _drift_note(timed: Sequence[float]) -> str:

@@ -44,7 +44,7 @@ def _comparison_table(data: StudyData, scalings: Sequence[str], table: str) -> p
     results = results_of(data, scalings)
     if not results:
         raise ValueError(
-            f"study {data.study} has no comparison whose scaling is {' or '.join(scalings)}, which table {table} shows; "
+            f"study {data.study} has no comparison whose scaling is {' or '.join(scalings)}, as table {table} needs; "
             "take the table out of the study file, or add such a comparison"
         )
     rows: list[dict[str, Any]] = []
@@ -72,7 +72,11 @@ def _best_other(result: Result, point: Sequence[Result]) -> Result | None:
 def _row(result: Result, other: Result | None) -> dict[str, Any]:
     days, nan = result.training_days.mean, math.nan
     other_days = other.training_days.mean if other else nan
-    ideal = result.num_gpus / result.baseline_num_gpus if result.baseline_num_gpus and result.scaling != "weak_model" else nan
+    ideal = (
+        result.num_gpus / result.baseline_num_gpus
+        if result.baseline_num_gpus and result.scaling != "weak_model"
+        else nan
+    )
     return {
         "comparison": result.comparison,
         "scaling": result.scaling,
@@ -142,7 +146,8 @@ def _measured_display(data: StudyData, results: Sequence[Result], rows: Sequence
     units = units_of(results)
     with_speedup = results[0].scaling != "weak_model"
     headings = [
-        "Model", _heading(units), "Framework", "Batch time (s)", "Training days", "Percent of peak", "Speedup over best other", "Days saved",
+        "Model", _heading(units), "Framework", "Batch time (s)", "Training days", "Percent of peak",
+        "Speedup over best other", "Days saved",
         *(["Speedup"] if with_speedup else []), "Parallel efficiency", "Best layout",
     ]  # fmt: skip
     cells: list[tuple[str | Span, ...]] = []
@@ -164,9 +169,7 @@ def _measured_display(data: StudyData, results: Sequence[Result], rows: Sequence
             format_spread(result.parallel_efficiency.mean, result.parallel_efficiency.deviation, 3),
             layout,
         ))  # fmt: skip
-    notes = [
-        f"{r.model} on {r.num_gpus} {units}, {r.framework}: {note}" for r in results for note in r.notes
-    ]
+    notes = [f"{r.model} on {r.num_gpus} {units}, {r.framework}: {note}" for r in results for note in r.notes]
     return Display(_caption(data, results), tuple(headings), tuple(cells), tuple(notes), (len(headings) - 1,), group=2)
 
 
@@ -178,6 +181,7 @@ def _published_display(
         return None
     # What differs everywhere is said once.
     common = [d for d in shown[0][1].differences if all(d in one.differences for _, one in shown)]
+    otherwise = "see below" if common else "as far as the source says"
     rows = []
     for result, one in shown:
         own = [difference for difference in one.differences if difference not in common]
@@ -185,7 +189,7 @@ def _published_display(
             result.model, str(result.num_gpus), result.framework, _PUBLISHED_HEADINGS[one.metric],
             format_number(one.measured), format_range(one.value_min, one.value_max),
             format_range(one.ratio_to_max, one.ratio_to_min),
-            f"not comparable because: {'; '.join(own)}" if own else "see below" if common else "as far as the source says",
+            f"not comparable because: {'; '.join(own)}" if own else otherwise,
         ))  # fmt: skip
     sources = dict.fromkeys(one.where for _, one in shown)
     caption = (
@@ -203,13 +207,12 @@ def _heading(units: str) -> str:
 
 
 def _caption(data: StudyData, results: Sequence[Result]) -> str:
-    peaks = {"measured": "percent of peak is of the matrix-product rate measured in each job"}
-    peak = peaks.get(next((r.peak_source for r in results if r.peak_source), ""), "percent of peak is the paper's formula over the dense half-precision peak")
+    of_what = "the matrix-product rate measured in each job" if units_of(results) == "processes" else "the dense peak"
     parts = [
         f"{data.title}, comparison {results[0].comparison}: {comparison_text(results)}",
         device_text(results),
         settings_text(results),
-        peak,
+        f"percent of peak: the paper's formula, of {of_what}",
         "training days are for 300 billion tokens",
         "best other: the fastest of the other frameworks at the same point",
         spread_text(results),

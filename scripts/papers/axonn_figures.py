@@ -7,9 +7,24 @@ from collections.abc import Callable, Sequence
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from metrics.peaks import MEASURED
-from papers.captions import comparison_text, device_text, sentences, settings_text, spread_text, units_of
-from papers.figures import MARKERS, add_legend, drawing_style, framework_colors, grouped_bars, scaling_curves, stacked_panels
+from papers.captions import (
+    SCALING_TEXT,
+    comparison_text,
+    device_text,
+    sentences,
+    settings_text,
+    spread_text,
+    units_of,
+)
+from papers.figures import (
+    MARKERS,
+    add_legend,
+    drawing_style,
+    framework_colors,
+    grouped_bars,
+    scaling_curves,
+    stacked_panels,
+)
 from papers.results import Result, Spread, grouped, results_of
 from papers.study_data import StudyData
 
@@ -18,14 +33,18 @@ _COMPARED = ("weak_model", "weak_batch", "strong")
 
 def training_time(data: StudyData) -> Figure:
     """Expected days to train on 300 billion tokens against GPUs, bars grouped by framework, a panel a comparison."""
-    return _bars(data, lambda r: r.training_days, "Training time (days)", "Expected time to train on 300 billion tokens")
+    return _bars(
+        data, lambda r: r.training_days, "Training time (days)", "Expected time to train on 300 billion tokens"
+    )
 
 
 def percentage_of_peak(data: StudyData) -> Figure:
     """Percent of peak half-precision throughput (on a CPU, of the measured rate) against GPUs."""
-    measured = (data.measurements["peak_source"] == MEASURED).any()
-    peak = "the matrix-product rate of a process, measured in each job" if measured else "dense half precision"
-    return _bars(data, lambda r: r.percentage_of_peak, "Percent of peak", "Percentage of peak throughput", f"peak: {peak}")
+    is_cpu = (data.measurements["device"] == "cpu").all()
+    peak = "the matrix-product rate of a process, measured in each job" if is_cpu else "dense half precision"
+    return _bars(
+        data, lambda r: r.percentage_of_peak, "Percent of peak", "Percentage of peak throughput", f"peak: {peak}"
+    )
 
 
 def strong_scaling(data: StudyData) -> Figure:
@@ -67,11 +86,12 @@ def _bars(data: StudyData, value: Callable[[Result], Spread], label: str, title:
             "take the figure out of the study file, or add such a comparison"
         )
     units = units_of(results)
+    scalings = dict.fromkeys(SCALING_TEXT[r.scaling].format(units=units) for r in results)
     # Under weak_model the models stand side by side, each on its GPUs; else every model has its own panel.
     panels = grouped(results, lambda r: (r.comparison, "" if r.scaling == "weak_model" else r.model))
     colors = framework_colors(sorted({r.framework for r in results}))
     with drawing_style():
-        figure, axes = stacked_panels(len(panels), data.title, title, _caption(results, *extra))
+        figure, axes = stacked_panels(len(panels), data.title, title, _caption(results, *scalings, *extra))
         handles = {}
         for (ax,), ((comparison, model), members) in zip(axes, panels.items(), strict=True):
             members = sorted(members, key=lambda r: r.num_gpus)

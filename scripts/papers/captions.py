@@ -44,10 +44,10 @@ def settings_text(results: Sequence[Result]) -> str:
 
 
 def comparison_text(results: Sequence[Result]) -> str:
-    """Scaling and baseline policy of the results of one comparison, with the numbers of GPUs really used as baseline."""
+    """Scaling and baseline policy of the results of one comparison, with the numbers of GPUs used as baseline."""
     one, units = results[0], units_of(results)
     used = sorted({r.baseline_num_gpus for r in results if r.baseline_num_gpus is not None})
-    text = f"{SCALING_TEXT[one.scaling].format(units=units)}; baseline: {BASELINE_TEXT[one.baseline_policy].format(units=units)}"
+    text = f"{SCALING_TEXT[one.scaling]}; baseline: {BASELINE_TEXT[one.baseline_policy]}".format(units=units)
     return f"{text} (here {', '.join(map(str, used))})" if used else f"{text} (none yet)"
 
 

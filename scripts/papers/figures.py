@@ -101,7 +101,9 @@ def stacked_panels(
     place = {"ha": "left", "va": "top"}
     figure.text(_MARGIN, 1 - 0.1 / height_in, "\n".join(titles), fontsize=10, fontweight="bold", **place)
     figure.text(_MARGIN, 1 - titles_in / height_in, subtitle, fontsize=8.5, color="0.25", **place)
-    figure.text(_MARGIN, 0.07 / height_in, "\n".join(lines), ha="left", va="bottom", fontsize=6.8, color="0.25", linespacing=1.3)
+    figure.text(
+        _MARGIN, 0.07 / height_in, "\n".join(lines), ha="left", va="bottom", fontsize=6.8, color="0.25", linespacing=1.3
+    )
     figure.legend_top = 1 - (titles_in + 0.2) / height_in  # type: ignore[attr-defined]
     return figure, axes
 
@@ -136,7 +138,9 @@ def grouped_bars(
         width=BAR_GROUP, errorbar=None, saturation=1, legend=False, ax=axes, edgecolor="white", linewidth=0.6,
     )  # fmt: skip
     slot = BAR_GROUP / len(frameworks)
-    highest = max((value(r).mean + (value(r).deviation if value(r).n > 1 else 0) for r in results if value(r).n), default=0)
+    highest = max(
+        (value(r).mean + (value(r).deviation if value(r).n > 1 else 0) for r in results if value(r).n), default=0
+    )
     axes.set_ylim(0, highest * 1.12 or 1)
     if not highest:
         axes.set_yticks([])
@@ -197,14 +201,19 @@ def scaling_curves(
     _log2_axes(axes, all_gpus, any(value(r).n for r in results))
 
 
-def _write_absent(axes: Axes, results: Sequence[Result], value: Callable[[Result], Spread], colors: Mapping[str, Any]) -> None:
-    """What has no point, written upright at its number of GPUs, in the framework's colour; once if it is all of them."""
+def _write_absent(
+    axes: Axes, results: Sequence[Result], value: Callable[[Result], Spread], colors: Mapping[str, Any]
+) -> None:
+    """What has no point, written upright at its number of GPUs in the framework's colour; once if it is all."""
     all_gpus = sorted({r.num_gpus for r in results})
     by_gpus = grouped(results, lambda r: r.num_gpus)
     for index, num_gpus in enumerate(all_gpus):
         absent = [r for r in sorted(by_gpus[num_gpus], key=lambda r: r.framework) if not value(r).n]
         reasons = [r.short_text or "no baseline" for r in absent]
-        labels = [(f"{r.framework}: {reason}", _readable(colors[r.framework])) for r, reason in zip(absent, reasons, strict=True)]
+        labels = [
+            (f"{r.framework}: {reason}", _readable(colors[r.framework]))
+            for r, reason in zip(absent, reasons, strict=True)
+        ]
         if len(absent) == len(by_gpus[num_gpus]) and len(set(reasons)) == 1:
             labels = [(reasons[0], (0.3, 0.3, 0.3))]
         # Curves rise from the lower left to the upper right, so the other two corners are free.
@@ -231,7 +240,9 @@ def _log2_axes(axes: Axes, all_gpus: Sequence[int], has_values: bool) -> None:
         axes.set_yticks(ticks[::step])
         axes.set_ylim(low / 1.1, high * 1.1)
         axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:,.4g}" if number < 1e4 else f"{number:,.0f}"))
+        axes.yaxis.set_major_formatter(
+            FuncFormatter(lambda number, _: f"{number:,.4g}" if number < 1e4 else f"{number:,.0f}")
+        )
     else:
         axes.set_yticks([])
     axes.grid(color="0.9", linewidth=0.6)

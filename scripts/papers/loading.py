@@ -16,7 +16,9 @@ def load_paper(name: str) -> ModuleType:
     """The module papers.<name>, which has TABLES and FIGURES; ValueError for a name that is no paper's."""
     module = _import(name)
     if module is None:
-        raise ValueError(f"there is no paper {name!r}{_nearest(name, paper_names())}; a paper is a file in scripts/papers/")
+        raise ValueError(
+            f"there is no paper {name!r}{_nearest(name, paper_names())}; a paper is a file in scripts/papers/"
+        )
     return module
 
 

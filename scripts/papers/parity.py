@@ -1,4 +1,4 @@
-"""Do all frameworks compute the same model? Their losses against one process of plain torch (DESIGN.md, study parity)."""
+"""Do all frameworks compute the same model? Losses against one process of plain torch (DESIGN.md, study parity)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,13 @@ REFERENCE_FRAMEWORK = "torch_plain"
 TOLERANCE = 1e-4
 # What has to be equal for losses to be equal: model, data and optimizer, all but how the work is spread.
 _SAME = (
-    "model", "num_layers", "hidden_size", "num_heads", "seq_length", "vocab_size", "global_batch_size", "precision", "seed",
-    "learning_rate",
+    "model", "num_layers", "hidden_size", "num_heads", "seq_length", "vocab_size", "global_batch_size", "precision",
+    "seed", "learning_rate",
+)  # fmt: skip
+
+_SHOWN = (
+    "framework", "layout", "num_gpus", "status", "kind", "reason", "losses", "notes", "initial_weights", "final_loss",
+    "activation_checkpointing", "repeat", "cell_id",
 )  # fmt: skip
 
 
@@ -26,7 +31,7 @@ def parity(data: StudyData) -> pd.DataFrame:
 
     `within_tolerance` is empty where nothing could be compared (the cell did not run, no reference), `reason` says why.
     """
-    rows = data.measurements.drop_duplicates(["cell_id", "repeat"]).to_dict("records")
+    rows = data.measurements.drop_duplicates(["cell_id", "repeat"])[[*_SAME, *_SHOWN]].to_dict("records")
     rows.sort(key=lambda r: (r["model"], r["framework"], r["num_gpus"], r["layout"], r["cell_id"], r["repeat"]))
     references: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
@@ -92,7 +97,17 @@ def _display(data: StudyData, frame: pd.DataFrame) -> Display:
         f"{data.title}: losses of all batches against one process of {REFERENCE_FRAMEWORK}. "
         f"Same means a relative difference of at most {TOLERANCE:g} in every batch."
     )
-    headings = ("Framework", "GPUs or processes", "Layout", "Model", "Precision", "Status", "Largest relative difference", "Same?", "Reason")
+    headings = (
+        "Framework",
+        "GPUs or processes",
+        "Layout",
+        "Model",
+        "Precision",
+        "Status",
+        "Largest relative difference",
+        "Same?",
+        "Reason",
+    )
     return Display(caption, headings, rows, wide=(2, 8), group=0)
 
 

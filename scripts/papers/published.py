@@ -50,7 +50,7 @@ def published_beside(result: Result, measured: Mapping[str, float], reference: p
         return []
     nearest: dict[str, tuple[tuple[bool, bool, bool], dict[str, Any]]] = {}
     for row in reference.to_dict("records"):
-        # What a framework saves against the others is its own: only a rate of one framework says something beside others'.
+        # What a framework saves against others is its own: only a rate says something beside another framework's.
         if row["metric"] in RELATIVE_METRICS and row["framework"] != result.framework:
             continue
         score = (row["framework"] == result.framework, _has_model(row, result), _has_gpus(row, result))
@@ -77,7 +77,9 @@ def _differences(row: Mapping[str, Any], result: Result) -> list[str]:
         differences.append(f"framework {result.framework}, not {row['framework']}")
     if not _has_model(row, result):
         differences.append(f"model {result.model}, not {row['models'].replace(';', ', ')}")
-    unit = ("CPU process" if result.device == "cpu" else "GPU") + ("" if result.num_gpus == 1 else "s" if result.device != "cpu" else "es")
+    unit = ("CPU process" if result.device == "cpu" else "GPU") + (
+        "" if result.num_gpus == 1 else "s" if result.device != "cpu" else "es"
+    )
     if not _has_gpus(row, result) or result.device == "cpu":
         low, high = int(row["num_gpus_min"]), int(row["num_gpus_max"])
         differences.append(f"{result.num_gpus} {unit}, not {low if low == high else f'{low} to {high}'} GPUs")
@@ -85,7 +87,9 @@ def _differences(row: Mapping[str, Any], result: Result) -> list[str]:
         return differences
     if row["device"] and row["device"] not in (result.device_key, result.device_name):
         differences.append(f"device {result.device_key or result.device_name}, not {row['device']}")
-    same_precision = result.precision in HALF_PRECISIONS if row["precision"] == "half" else result.precision == row["precision"]
+    same_precision = (
+        result.precision in HALF_PRECISIONS if row["precision"] == "half" else result.precision == row["precision"]
+    )
     if row["precision"] and not same_precision:
         differences.append(f"precision {result.precision}, not {row['precision']}")
     if row["activation_checkpointing"] not in ("", result.activation_checkpointing):

@@ -57,7 +57,9 @@ def displays_of(frame: pd.DataFrame) -> tuple[Display, ...]:
     """The displays a table's function left; without any, the table as it is."""
     if frame.attrs.get(DISPLAYS):
         return frame.attrs[DISPLAYS]
-    rows = tuple(tuple(EMPTY if pd.isna(v) or v == "" else str(v) for v in row) for row in frame.itertuples(index=False))
+    rows = tuple(
+        tuple(EMPTY if pd.isna(v) or v == "" else str(v) for v in row) for row in frame.itertuples(index=False)
+    )
     return (Display("", tuple(map(str, frame.columns)), rows),)
 
 
@@ -67,7 +69,7 @@ def to_markdown(frame: pd.DataFrame) -> str:
 
 
 def to_latex(frame: pd.DataFrame, label: str) -> str:
-    """LaTeX `table*` environments that need booktabs (and fit better with graphicx); labels are tab:<label>, tab:<label>-2, ..."""
+    """LaTeX `table*` environments that need booktabs; their labels are tab:<label>, tab:<label>-2, ..."""
     parts = [
         _latex(display, f"tab:{label}" if index == 0 else f"tab:{label}-{index + 1}")
         for index, display in enumerate(displays_of(frame))
@@ -136,7 +138,9 @@ def _latex(display: Display, label: str) -> str:
     num_columns = len(display.headings)
     # What the columns of figures leave of the line, shared by the columns of text.
     width = 0.36 / len(display.wide) if display.wide else 0
-    columns = "".join(rf"p{{{width:.2f}\linewidth}}" if i in display.wide else "l" if i < 3 else "r" for i in range(num_columns))
+    columns = "".join(
+        rf"p{{{width:.2f}\linewidth}}" if i in display.wide else "l" if i < 3 else "r" for i in range(num_columns)
+    )
     body = []
     for index, row in enumerate(_grouped_rows(display)):
         if index == 0 or (display.group and row[0] != ""):

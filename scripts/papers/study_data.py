@@ -10,8 +10,8 @@ import pandas as pd
 from metrics.columns import read_measurements
 
 REFERENCE_TEXT = (
-    "paper", "framework", "models", "metric", "unit", "device", "precision", "activation_checkpointing", "where", "source",
-    "note",
+    "paper", "framework", "models", "metric", "unit", "device", "precision", "activation_checkpointing", "where",
+    "source", "note",
 )  # fmt: skip
 REFERENCE_NUMBERS = ("num_gpus_min", "num_gpus_max", "value_min", "value_max", "global_batch_size")
 
@@ -43,7 +43,9 @@ def study_data(measurements: pd.DataFrame, reference: pd.DataFrame | None = None
                 "tables are made of one study on one system"
             )
     pairs = measurements[["comparison", "scaling", "baseline_policy"]].drop_duplicates()
-    comparisons = {name: (scaling, policy) for name, scaling, policy in sorted(pairs.itertuples(index=False, name=None))}
+    comparisons = {
+        name: (scaling, policy) for name, scaling, policy in sorted(pairs.itertuples(index=False, name=None))
+    }
     study = str(measurements["study"].iloc[0])
     title = title or str(measurements["study_title"].iloc[0]) or study
     return StudyData(measurements, reference, title, study, comparisons)

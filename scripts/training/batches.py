@@ -1,4 +1,4 @@
-"""The batches every framework trains on: a pure function of the tokens and the step, cut into the data ranks' shares."""
+"""The batches every framework trains on: a pure function of tokens and step, cut into the data ranks' shares."""
 
 from __future__ import annotations
 

@@ -39,7 +39,10 @@ class Accumulate(Protocol):
 
 
 def mean_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy in nats per token, in float32; logits [batch, sequence, vocabulary], targets [batch, sequence]."""
+    """Mean cross-entropy in nats per token, computed in float32.
+
+    logits: [batch, sequence, vocabulary]; targets: token ids int64 [batch, sequence].
+    """
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 

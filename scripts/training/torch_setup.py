@@ -78,7 +78,7 @@ def claim_device(job: Job) -> torch.device:
 
 
 def use_exact_fp32() -> None:
-    """Make float32 products float32: no TF32 on CUDA, no bf16 passes on the CPU, whatever an environment switched on."""
+    """Make float32 products float32: no TF32 on CUDA, no bf16 passes on the CPU, whatever was switched on before."""
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
 

@@ -56,7 +56,7 @@ def split_over_tensor_ranks(model: GPT, mesh: DeviceMesh) -> None:
 
 
 def vocabulary_parallel_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """`mean_token_loss` of logits split by vocabulary, inside `with_parallel_loss`; the same value on every tensor rank."""
+    """`mean_token_loss` of logits split by vocabulary, inside `with_parallel_loss`; equal on all tensor ranks."""
     return mean_token_loss(logits, targets).to_local()
 
 

@@ -21,10 +21,16 @@ ROOT = Path(__file__).resolve().parents[2]
 CORPUS = Corpus(name="bundled", source="bundled", revision="1", splits=("train",))
 TINY = Model("tiny", num_layers=2, hidden_size=64, num_heads=2, seq_length=32, vocab_size=512, source="made up")
 SMALL = Model("small", num_layers=4, hidden_size=64, num_heads=2, seq_length=32, vocab_size=512, source="made up")
-PAPER_12B = Model("12B", num_layers=48, hidden_size=4512, num_heads=24, seq_length=512, vocab_size=51200, source="DESIGN.md")
+PAPER_12B = Model(
+    "axonn-12b", num_layers=48, hidden_size=4512, num_heads=24, seq_length=512, vocab_size=51200, source="DESIGN.md"
+)
 HARDWARE = {
     "V100": {"peak_half_precision_flops_per_s": 125e12, "driver_names": ["Tesla V100-SXM2-16GB"], "source": "paper"},
-    "A100": {"peak_half_precision_flops_per_s": 312e12, "driver_names": ["NVIDIA A100-SXM4-40GB"], "source": "data sheet"},
+    "A100": {
+        "peak_half_precision_flops_per_s": 312e12,
+        "driver_names": ["NVIDIA A100-SXM4-40GB"],
+        "source": "data sheet",
+    },
 }
 LOSSES = [6.25, 6.0, 5.75, 5.5, 5.25, 5.0, 4.75, 4.5, 4.25, 4.0, 3.75]
 
@@ -131,7 +137,9 @@ def record_schema() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(yaml.safe_load(text))
 
 
-def make_comparison(cells: Sequence[PlannedCell], name: str = "main", scaling: str = "strong", baseline: str = "smallest_common"):
+def make_comparison(
+    cells: Sequence[PlannedCell], name: str = "main", scaling: str = "strong", baseline: str = "smallest_common"
+):
     """A comparison; the cells are renamed to belong to it."""
     return Comparison(name, scaling, baseline, tuple(PlannedCell(name, p.cell, p.repeat, p.obstacle) for p in cells))
 
@@ -166,7 +174,10 @@ def planned(cell: Cell, repeat: int = 1, **changes: Any) -> PlannedCell:
 
 
 def measured_study(
-    times: dict[tuple[str, int], float | Sequence[float]], scaling: str = "strong", baseline: str = "smallest_common", **cell: Any
+    times: dict[tuple[str, int], float | Sequence[float]],
+    scaling: str = "strong",
+    baseline: str = "smallest_common",
+    **cell: Any,
 ) -> tuple[Study, dict[tuple[str, int], Outcome]]:
     """A study of one comparison from {(framework, GPUs): batch time, or one for each repeat}, all of them ok."""
     cells, outcomes = [], {}

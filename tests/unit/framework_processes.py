@@ -1,7 +1,7 @@
-"""Run adaptors on real processes: one per rank, the ranks of all cells of one size in the same processes.
+"""Run adaptors on real processes, one per rank. All cells share them: importing torch costs more than training does.
 
-As a script it is one rank: it reads cell identities from a JSON file, trains each for some steps and writes its losses.
-`train_cells` starts the ranks, waits and cleans up.
+As a script it is one rank: it reads cell identities from a JSON file, trains those that have such a rank for some steps
+and writes their losses. `train_cells` starts the ranks, waits and cleans up.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from matrix.cells import Cell, cell_from_identity
+from training.batches import BatchReader
+from training.contract import Job
+
 TESTS = Path(__file__).resolve().parent.parent
 SCRIPTS = TESTS.parent / "scripts"
 PATHS = [str(SCRIPTS), str(TESTS / "data")]
@@ -33,19 +37,17 @@ def corpus(vocab_size: int) -> np.ndarray:
     return tokens.astype(np.uint16)
 
 
-def train_cells(cells: list[Any], timeout_s: float = 120.0) -> list[list[float]]:
+def train_cells(cells: list[Cell], timeout_s: float = 240.0) -> list[list[float]]:
     """The losses of each cell's first STEPS batches, averaged over the ranks that hold one.
 
-    All cells must have the same number of GPUs. Raises RuntimeError with the ranks' output when one fails.
+    Raises RuntimeError with the ranks' output when one fails, subprocess.TimeoutExpired when they hang.
     """
-    world_size = cells[0].num_gpus
-    if any(cell.num_gpus != world_size for cell in cells):
-        raise ValueError("the cells of one call share their processes, so they need the same number of them")
+    world_size = max(cell.num_gpus for cell in cells)
     with tempfile.TemporaryDirectory() as folder:
         order = Path(folder) / "cells.json"
         order.write_text(json.dumps([cell.identity() for cell in cells]))
         ports = ",".join(map(str, free_ports(len(cells))))
-        ranks = [_start_rank(rank, world_size, order, ports) for rank in range(world_size)]
+        ranks = [_start_rank(rank, order, ports) for rank in range(world_size)]
         try:
             outputs = [rank.communicate(timeout=timeout_s)[0] for rank in ranks]
         finally:
@@ -56,7 +58,9 @@ def train_cells(cells: list[Any], timeout_s: float = 120.0) -> list[list[float]]
         if any(rank.returncode for rank in ranks):
             raise RuntimeError("\n".join(f"rank {index}:\n{text}" for index, text in enumerate(outputs)))
         results = [json.loads(Path(folder, f"losses.{rank}.json").read_text()) for rank in range(world_size)]
-    return [_mean_over_ranks([result[index] for result in results]) for index in range(len(cells))]
+    return [
+        _mean_over_ranks([result[index] for result in results[: cell.num_gpus]]) for index, cell in enumerate(cells)
+    ]
 
 
 def free_ports(count: int) -> list[int]:
@@ -71,10 +75,9 @@ def free_ports(count: int) -> list[int]:
             one.close()
 
 
-def _start_rank(rank: int, world_size: int, order: Path, ports: str) -> subprocess.Popen[str]:
+def _start_rank(rank: int, order: Path, ports: str) -> subprocess.Popen[str]:
     environment = os.environ | {
         "RANK": str(rank),
-        "WORLD_SIZE": str(world_size),
         "LOCAL_RANK": str(rank),
         "MASTER_ADDR": "127.0.0.1",
         "OMP_NUM_THREADS": "1",
@@ -89,16 +92,11 @@ def _mean_over_ranks(losses: list[list[float | None]]) -> list[float]:
     return [sum(values) / len(held) for values in zip(*held, strict=True)]
 
 
-def _train(identity: dict[str, Any], rank: int, world_size: int) -> list[float | None]:
-    from matrix.cells import cell_from_identity
-    from training.batches import BatchReader
-    from training.contract import Job
-
-    cell = cell_from_identity(identity)
+def _train(cell: Cell, rank: int) -> list[float | None]:
     adaptor = _import_adaptor(cell.framework)
     if (reason := adaptor.unsupported_reason(cell)) is not None:
         raise ValueError(reason)
-    engine = adaptor.create_engine(Job(cell, rank, world_size, rank))
+    engine = adaptor.create_engine(Job(cell, rank, cell.num_gpus, rank))
     with closing(engine):
         shape = cell.model
         batches = BatchReader(
@@ -127,11 +125,12 @@ def _main() -> None:
     parser.add_argument("--cells", type=Path, required=True)
     parser.add_argument("--ports", required=True)
     arguments = parser.parse_args()
-    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    losses = []
+    rank = int(os.environ["RANK"])
+    losses: list[list[float | None] | None] = []
     for identity, port in zip(json.loads(arguments.cells.read_text()), arguments.ports.split(","), strict=True):
-        os.environ["MASTER_PORT"] = port
-        losses.append(_train(identity, rank, world_size))
+        cell = cell_from_identity(identity)
+        os.environ |= {"MASTER_PORT": port, "WORLD_SIZE": str(cell.num_gpus)}
+        losses.append(_train(cell, rank) if rank < cell.num_gpus else None)
     (arguments.cells.parent / f"losses.{rank}.json").write_text(json.dumps(losses))
 
 

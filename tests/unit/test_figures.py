@@ -5,12 +5,21 @@ import math
 import matplotlib
 import pandas as pd
 import pytest
-from factories import (
-    HARDWARE, SMALL, TINY, make_cell, make_comparison, make_record, make_study, measured_study, ok, planned,
-)  # fmt: skip
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
+from factories import (
+    HARDWARE,
+    SMALL,
+    TINY,
+    make_cell,
+    make_comparison,
+    make_record,
+    make_study,
+    measured_study,
+    ok,
+    planned,
+)  # fmt: skip
 from make_figures import main, write_figure
 from matrix.outcomes import Outcome
 from matrix.plan import Obstacle
@@ -97,7 +106,10 @@ def test_the_word_stands_in_the_empty_slot(data):
 
 
 def test_error_bars_only_with_repeats(data):
-    assert not any(ax.containers and any("ErrorbarContainer" in type(c).__name__ for c in ax.containers) for ax in axonn_figures.training_time(data).axes)
+    assert not any(
+        ax.containers and any("ErrorbarContainer" in type(c).__name__ for c in ax.containers)
+        for ax in axonn_figures.training_time(data).axes
+    )
     repeated = axonn_figures.training_time(data_of(*figure_study(repeats=3))).axes[0]
     assert sum("ErrorbarContainer" in type(c).__name__ for c in repeated.containers) == 5
 
@@ -172,7 +184,15 @@ def test_files_are_the_same_every_time_whatever_the_order_of_rows(tmp_path):
 
 def test_command_line(tmp_path, monkeypatch, capsys):
     write_measurements(measurement_rows(*figure_study(), HARDWARE), tmp_path / "m.csv")
-    common = ["make_figures.py", "--measurements", str(tmp_path / "m.csv"), "--paper", "axonn", "--output-dir", str(tmp_path / "f")]
+    common = [
+        "make_figures.py",
+        "--measurements",
+        str(tmp_path / "m.csv"),
+        "--paper",
+        "axonn",
+        "--output-dir",
+        str(tmp_path / "f"),
+    ]
     monkeypatch.setattr("sys.argv", [*common, "--figure", "nonsense"])
     assert main() == 2 and "percentage_of_peak" in capsys.readouterr().err
     monkeypatch.setattr("sys.argv", [*common, "--figure", "training_time"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,17 @@ from matrix.cells import Model
 from training.gpt import CHECKPOINTING_MODES, GPT
 from training.weights import initial_weight, parameter_shapes
 
+CPU_ATTENTION = "aten._scaled_dot_product_flash_attention_for_cpu.default"
 TINY = Model("tiny", num_layers=2, hidden_size=32, num_heads=4, seq_length=16, vocab_size=64)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models this small gain nothing from threads, and lose much to them where other processes use the cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 class OperatorCounts(TorchDispatchMode):
@@ -83,7 +94,8 @@ def test_one_layer_against_the_formulas_written_out() -> None:
 
     def norm(y: torch.Tensor, name: str) -> torch.Tensor:
         centred = y - y.mean(-1, keepdim=True)
-        return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
+        deviation = (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+        return centred / deviation * w[f"{name}.weight"] + w[f"{name}.bias"]
 
     def linear(y: torch.Tensor, name: str) -> torch.Tensor:
         return y @ w[f"blocks.0.{name}.weight"].T + w[f"blocks.0.{name}.bias"]
@@ -111,7 +123,7 @@ def test_checkpointing_recomputes_what_it_says_and_changes_no_gradient() -> None
     results = {mode: counts_and_gradients(mode) for mode in CHECKPOINTING_MODES}
     gelu, product, attention = (
         {mode: counts[name] for mode, (counts, _) in results.items()}
-        for name in ("aten.gelu.default", "aten.addmm.default", "aten._scaled_dot_product_flash_attention_for_cpu.default")
+        for name in ("aten.gelu.default", "aten.addmm.default", CPU_ATTENTION)
     )
     layers, products_per_layer = TINY.num_layers, 6
     assert gelu == {"none": layers, "full": 2 * layers, "selective": 2 * layers}

@@ -3,8 +3,8 @@
 import dataclasses
 
 import pytest
-from factories import HARDWARE, PAPER_12B, TINY, make_cell, make_comparison, make_record, make_study, ok, planned
 
+from factories import HARDWARE, PAPER_12B, TINY, make_cell, make_comparison, make_record, make_study, ok, planned
 from metrics import flops
 from metrics.rows import measurement_rows
 
@@ -24,8 +24,8 @@ def test_flops_of_one_step():
 
 
 def test_model_flops_agree_with_counting_every_product():
-    # Forward, per token: 2 FLOPs for each of 12 h^2 weights of a layer, 4 s h for scores and values, 2 h V for the head;
-    # the backward pass does twice as much.
+    # Forward, per token: 2 FLOPs for each of 12 h^2 weights of a layer, 4 s h for scores and values, 2 h V for the
+    # head; the backward pass does twice as much.
     forward = 2 * (2 * 12 * 64 * 64 + 4 * 32 * 64) + 2 * 64 * 512
     assert flops.model_flops_per_step(TINY, 8) == pytest.approx(3 * forward * 8 * 32, rel=1e-12)
 
@@ -50,7 +50,13 @@ def test_everything_is_empty_for_another_architecture_and_an_unknown_peak():
 
 @pytest.mark.parametrize(
     ("checkpointing", "precision", "expected"),
-    [("full", "fp16", True), ("full", "bf16", True), ("full", "fp32", False), ("none", "bf16", False), ("selective", "fp16", False)],
+    [
+        ("full", "fp16", True),
+        ("full", "bf16", True),
+        ("full", "fp32", False),
+        ("none", "bf16", False),
+        ("selective", "fp16", False),
+    ],
 )
 def test_comparable_to_the_paper_only_with_full_checkpointing_and_half_precision(checkpointing, precision, expected):
     assert flops.percentage_comparable_to_paper(TINY, checkpointing, precision) is expected

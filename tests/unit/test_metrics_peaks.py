@@ -4,8 +4,8 @@ import copy
 
 import pytest
 import yaml
-from factories import HARDWARE, ROOT, make_cell, make_record
 
+from factories import HARDWARE, ROOT, make_cell, make_record
 from matrix.config import read_config
 from metrics.peaks import measured_peak, peak_for_device, peak_of_record
 

@@ -5,10 +5,19 @@ import time
 
 import pandas as pd
 import pytest
-from factories import (
-    HARDWARE, LOSSES, TINY, make_cell, make_comparison, make_record, make_study, measured_study, ok, planned,
-)  # fmt: skip
 
+from factories import (
+    HARDWARE,
+    LOSSES,
+    TINY,
+    make_cell,
+    make_comparison,
+    make_record,
+    make_study,
+    measured_study,
+    ok,
+    planned,
+)  # fmt: skip
 from matrix.cells import Layout
 from matrix.outcomes import Outcome
 from matrix.plan import Obstacle
@@ -16,8 +25,9 @@ from metrics.columns import COLUMNS, columns_frame, measurements_frame, read_mea
 from metrics.rows import measurement_rows
 
 ISSUE_COLUMNS = """system, study, framework, model, num_parameters, num_gpus, num_nodes, repeat, status, precision,
-activation_checkpointing, global_batch_size, micro_batch_size, seq_length, num_layers, hidden_size, num_heads, vocab_size,
-data_parallel, tensor_parallel, pipeline_parallel, batch_time_s, batch_time_std_s, input_time_s, expected_training_time_s,
+activation_checkpointing, global_batch_size, micro_batch_size, seq_length, num_layers, hidden_size, num_heads,
+vocab_size, data_parallel, tensor_parallel, pipeline_parallel, batch_time_s, batch_time_std_s, input_time_s,
+expected_training_time_s,
 percentage_of_peak_throughput, percentage_comparable_to_paper, model_flops_utilization_percent,
 hardware_flops_utilization_percent, model_flops_per_s_per_gpu, tokens_per_s, samples_per_s, scaling, speedup,
 parallel_efficiency, baseline, peak_flops_per_gpu, peak_source, final_loss, peak_memory_gib, device_name, code_changed,
@@ -41,7 +51,7 @@ def test_every_column_of_the_issue_is_there_and_described():
 def test_a_measured_row():
     cell = make_cell("torch_ddp", 2, layout=Layout(2, micro_batch_size=2, options={"bucket": 25}))
     row = one_row(cell, ok(make_record(cell, 1, 0.5), code_changed=True))
-    # TINY: per layer 12 * 64^2 + 13 * 64 = 49,984; 2 layers 99,968; embeddings (512 + 32) * 64 = 34,816; norm 128; head 32,768.
+    # TINY: layers 2 * (12 * 64^2 + 13 * 64) = 99,968; embeddings (512 + 32) * 64 = 34,816; norm 128; head 32,768.
     assert row["num_parameters"] == 167_680
     assert row["status"] == "ok" and row["reason"] == "" and row["notes"] == ""
     assert row["batch_time_s"] == pytest.approx(0.5) and row["warmup_batch_time_s"] == pytest.approx(50.0)
@@ -168,13 +178,21 @@ def test_the_file_reads_back_as_it_was_written(tmp_path):
 
 def test_reading_keeps_new_columns_and_refuses_other_files(tmp_path):
     path = tmp_path / "measurements.csv"
-    row = {"study": "s", "comparison": "c", "framework": "f", "model": "m", "num_gpus": 1, "status": "nan", "cell_id": "123456789012"}
+    row = {
+        "study": "s",
+        "comparison": "c",
+        "framework": "f",
+        "model": "m",
+        "num_gpus": 1,
+        "status": "nan",
+        "cell_id": "123456789012",
+    }
     pd.DataFrame([row | {"gpu_power_w": 1.5}]).to_csv(path, index=False)
     frame = read_measurements(path)
     assert frame["cell_id"].tolist() == ["123456789012"] and frame["status"].tolist() == ["nan"]
     assert frame["gpu_power_w"].tolist() == ["1.5"] and frame["batch_time_s"].isna().all()
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="no measurements.csv"):
+    with pytest.raises(ValueError, match="is no measurements"):
         read_measurements(path)
     with pytest.raises(ValueError, match="no such column: wat"):
         measurements_frame([{"wat": 1}])

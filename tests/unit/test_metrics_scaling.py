@@ -4,8 +4,8 @@ import dataclasses
 import random
 
 import pytest
-from factories import SMALL, TINY, make_cell, make_comparison, make_record, make_study, measured_study, ok, planned
 
+from factories import SMALL, TINY, make_cell, make_comparison, make_record, make_study, measured_study, ok, planned
 from matrix.cells import Layout
 from matrix.outcomes import Outcome
 from metrics.rows import measurement_rows
@@ -112,7 +112,9 @@ def test_mixed_sets_are_not_compared(changes, reason):
 
 def test_two_device_kinds_are_not_compared():
     cells = [make_cell("a", 1), make_cell("a", 2)]
-    outcomes = {planned(c).key: ok(make_record(c, device_name=d)) for c, d in zip(cells, ("CPU X", "CPU Y"), strict=True)}
+    outcomes = {
+        planned(c).key: ok(make_record(c, device_name=d)) for c, d in zip(cells, ("CPU X", "CPU Y"), strict=True)
+    }
     row = rows_of(make_study([make_comparison([planned(c) for c in cells])]), outcomes)["a", 2, 1]
     assert row["speedup"] != row["speedup"]
     assert "2 device kinds in one comparison (CPU X, CPU Y)" in row["notes"]
@@ -129,9 +131,7 @@ def layouts_study(times, order=None):
     """One framework on 4 GPUs in three layouts, and on 1 GPU; times by degree of tensor parallelism."""
     cells = [make_cell("a", 1)] + [make_cell("a", 4, layout=Layout(4 // t, tensor_parallel=t)) for t in (1, 2, 4)]
     outcomes = {
-        planned(c).key: ok(make_record(c, 1, s))
-        for c, s in zip(cells, (8.0, *times), strict=True)
-        if s is not None
+        planned(c).key: ok(make_record(c, 1, s)) for c, s in zip(cells, (8.0, *times), strict=True) if s is not None
     }
     plan = [planned(c) for c in cells]
     if order is not None:
@@ -159,7 +159,9 @@ def test_tied_layouts_have_one_winner_whatever_the_order():
 def test_cells_that_are_not_ok_are_in_no_comparison():
     study, outcomes = measured_study({("a", 1): 8.0, ("a", 2): 4.0, ("b", 1): 8.0, ("b", 2): 1.0})
     b2 = next(p for p in study.planned if (p.cell.framework, p.cell.num_gpus) == ("b", 2))
-    outcomes[b2.key] = Outcome("nan", "loss", record=make_record(b2.cell, 1, 1.0, status="nan", losses=["nan"] * 11), code_changed=False)
+    outcomes[b2.key] = Outcome(
+        "nan", "loss", record=make_record(b2.cell, 1, 1.0, status="nan", losses=["nan"] * 11), code_changed=False
+    )
     rows = rows_of(study, outcomes)
     assert rows["b", 2, 1]["speedup"] != rows["b", 2, 1]["speedup"]
     assert rows["b", 2, 1]["best_layout"] is False

@@ -3,8 +3,8 @@
 import copy
 
 import pytest
-from factories import make_cell, make_record
 
+from factories import make_cell, make_record
 from metrics.timing import timing_of_ranks
 
 

@@ -4,11 +4,22 @@ import re
 
 import pandas as pd
 import pytest
+
 from factories import (
-    HARDWARE, LOSSES, PAPER_12B, ROOT, SMALL, TINY, make_cell, make_comparison, make_record, make_study, measured_study, ok,
+    HARDWARE,
+    LOSSES,
+    PAPER_12B,
+    ROOT,
+    SMALL,
+    TINY,
+    make_cell,
+    make_comparison,
+    make_record,
+    make_study,
+    measured_study,
+    ok,
     planned,
 )  # fmt: skip
-
 from make_tables import main, write_table
 from matrix.cells import Layout
 from matrix.outcomes import Outcome
@@ -64,7 +75,9 @@ def test_repeats_are_mean_and_spread():
     study, outcomes = measured_study({("a", 1): [1.0, 2.0, 3.0], ("a", 2): 1.0})
     frame = axonn.strong_scaling(data_of(study, outcomes))
     rows = by_point(frame)
-    assert rows["a", 1]["batch_time_s"] == pytest.approx(2.0) and rows["a", 1]["batch_time_spread_s"] == pytest.approx(1.0)
+    assert rows["a", 1]["batch_time_s"] == pytest.approx(2.0) and rows["a", 1]["batch_time_spread_s"] == pytest.approx(
+        1.0
+    )
     assert rows["a", 1]["repeats"] == 3 and pd.isna(rows["a", 2]["batch_time_spread_s"])
     assert rows["a", 2]["speedup"] == pytest.approx(2.0)
     text = to_markdown(frame)
@@ -129,7 +142,7 @@ def test_mixed_sets_get_no_speedup_over_others():
 def published_rows(framework="axonn", device_name="Tesla V100-SXM2-16GB", **changes):
     settings = {"device": "cuda", "precision": "fp16", "activation_checkpointing": "full", "global_batch_size": 16384}
     cell = make_cell(framework, 48, PAPER_12B, **(settings | changes))
-    # 54.78 % of 48 V100 takes 102.44 days (see test_metrics_flops), which is 16384 * 512 * 9.69706e10 / 3.2868e15 s a batch.
+    # A batch at 54.78 % of 48 V100 takes 16384 * 512 * 9.69706e10 / 3.2868e15 s (see test_metrics_flops).
     record = make_record(cell, 1, 16384 * 512 * 9.69706e10 / 3.2868e15, device_name=device_name)
     study = make_study([make_comparison([planned(cell)], scaling="weak_model")], device="cuda")
     return axonn.weak_scaling(data_of(study, {planned(cell).key: ok(record)}, read_reference(REFERENCE)))
@@ -138,7 +151,10 @@ def published_rows(framework="axonn", device_name="Tesla V100-SXM2-16GB", **chan
 def test_published_range_with_the_ratio_to_both_ends():
     frame = published_rows()
     row = frame.iloc[0]
-    assert (row["published_percentage_of_peak_throughput_min"], row["published_percentage_of_peak_throughput_max"]) == (49.4, 54.78)
+    assert (row["published_percentage_of_peak_throughput_min"], row["published_percentage_of_peak_throughput_max"]) == (
+        49.4,
+        54.78,
+    )
     assert row["ratio_to_published_percentage_of_peak_throughput_min"] == pytest.approx(54.78 / 49.4, abs=1e-4)
     assert row["ratio_to_published_percentage_of_peak_throughput_max"] == pytest.approx(1.0, abs=1e-4)
     assert row["not_comparable_because"] == ""
@@ -184,7 +200,7 @@ def test_reference_holds_nothing_but_what_is_known():
 
 def test_a_file_that_is_no_reference_is_refused(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="reference/README.md lists what a file needs"):
+    with pytest.raises(ValueError, match=r"reference/README\.md lists what a file needs"):
         read_reference(tmp_path / "x.csv")
 
 
@@ -194,7 +210,12 @@ def test_hyperparameters_has_one_row_a_cell():
     frame = axonn.TABLES["hyperparameters"](data_of(both, outcomes))
     assert frame["framework"].tolist() == ["a", "b"]
     row = frame.iloc[0]
-    assert (row["learning_rate"], row["seed"], row["num_micro_batches"], row["initial_weights"]) == (1e-3, 1234, 8, "shared")
+    assert (row["learning_rate"], row["seed"], row["num_micro_batches"], row["initial_weights"]) == (
+        1e-3,
+        1234,
+        8,
+        "shared",
+    )
     assert row["best_layout"]
     assert "tiny: 2 layers, hidden size 64, 2 heads" in to_markdown(frame)
 
@@ -204,7 +225,7 @@ def parity_study(changed):
     plain = make_cell("torch_plain", 1)
     cells = [plain, *[make_cell(name, 2) for name in changed]]
     losses = [LOSSES, *changed.values()]
-    outcomes = {planned(c).key: ok(make_record(c, losses=l)) for c, l in zip(cells, losses, strict=True)}
+    outcomes = {planned(c).key: ok(make_record(c, losses=x)) for c, x in zip(cells, losses, strict=True)}
     return make_study([make_comparison([planned(c) for c in cells], scaling="none")], name="parity"), outcomes
 
 
@@ -226,10 +247,14 @@ def test_parity_catches_a_framework_that_computes_another_model():
 
 def test_parity_says_why_nothing_could_be_compared():
     study, outcomes = parity_study({"a": LOSSES, "b": LOSSES})
-    plain, a, b = study.planned
+    plain, _, b = study.planned
     outcomes[b.key] = Outcome("missing", "rank 0 died", "crash")
     other = make_cell("c", 1, seed=1)
-    plan = [*study.planned, planned(other), planned(make_cell("d", 2), obstacle=Obstacle("unsupported", "no such layout"))]
+    plan = [
+        *study.planned,
+        planned(other),
+        planned(make_cell("d", 2), obstacle=Obstacle("unsupported", "no such layout")),
+    ]
     outcomes[planned(other).key] = ok(make_record(other))
     rows = parity.parity(data_of(make_study([make_comparison(plan, scaling="none")]), outcomes)).set_index("framework")
     assert rows.loc["b", "reason"] == "missing: crash" and pd.isna(rows.loc["b", "within_tolerance"])
@@ -290,12 +315,15 @@ def test_latex_is_escaped_and_its_rows_are_whole():
 
 def test_latex_escapes_every_special_character():
     assert escape_latex(r"a_b & 5% $x #1 {y} ~^\ <>|") == (
-        r"a\_b \& 5\% \$x \#1 \{y\} \textasciitilde{}\textasciicircum{}\textbackslash{} \textless{}\textgreater{}\textbar{}"
+        r"a\_b \& 5\% \$x \#1 \{y\} \textasciitilde{}\textasciicircum{}\textbackslash{} "
+        r"\textless{}\textgreater{}\textbar{}"
     )
 
 
 def test_numbers_for_readers():
-    assert format_number(0.123456) == "0.1235" and format_number(1234.5) == "1,234" and format_number(float("nan")) == "–"
+    assert (
+        format_number(0.123456) == "0.1235" and format_number(1234.5) == "1,234" and format_number(float("nan")) == "–"
+    )
     assert format_number(-3.14159, 3) == "−3.14"
     assert format_spread(2.0, 0.1234) == "2.000 ± 0.123" and format_spread(2.0, float("nan")) == "2.000"
     assert format_range(1.0, 1.0) == "1" and format_range(49.4, 54.78) == "49.4–54.78"
@@ -311,7 +339,7 @@ def test_papers_tables_and_figures_are_found_by_name():
     for wrong in ("figures", "../axonn", "study_data"):
         with pytest.raises(ValueError, match="there is no paper"):
             load_paper(wrong)
-    with pytest.raises(ValueError, match="has no table 'weak_scalin' .*did you mean 'weak_scaling'"):
+    with pytest.raises(ValueError, match=r"has no table 'weak_scalin' .*did you mean 'weak_scaling'"):
         find_table("axonn", "weak_scalin")
     with pytest.raises(ValueError, match="has no figure"):
         find_figure("parity", "training_time")
@@ -320,7 +348,15 @@ def test_papers_tables_and_figures_are_found_by_name():
 def test_command_line_says_what_is_wrong(tmp_path, monkeypatch, capsys):
     study, outcomes = endings_study()
     write_measurements(measurement_rows(study, outcomes, HARDWARE), tmp_path / "m.csv")
-    common = ["make_tables.py", "--measurements", str(tmp_path / "m.csv"), "--paper", "axonn", "--output-dir", str(tmp_path / "t")]
+    common = [
+        "make_tables.py",
+        "--measurements",
+        str(tmp_path / "m.csv"),
+        "--paper",
+        "axonn",
+        "--output-dir",
+        str(tmp_path / "t"),
+    ]
     monkeypatch.setattr("sys.argv", [*common, "--table", "strong_scaling"])
     assert main() == 0 and (tmp_path / "t" / "strong_scaling.tex").exists()
     monkeypatch.setattr("sys.argv", [*common, "--table", "nonsense"])
@@ -328,6 +364,9 @@ def test_command_line_says_what_is_wrong(tmp_path, monkeypatch, capsys):
 
 
 def test_measurements_of_two_studies_are_refused():
-    frames = [measurement_rows(make_study([make_comparison([planned(make_cell())])], name=n), {}, HARDWARE) for n in ("x", "y")]
+    frames = [
+        measurement_rows(make_study([make_comparison([planned(make_cell())])], name=n), {}, HARDWARE)
+        for n in ("x", "y")
+    ]
     with pytest.raises(ValueError, match=r"2 values of study \(x, y\)"):
         study_data(pd.concat(frames))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,7 +46,7 @@ def test_weights_never_change() -> None:
 
 
 def test_an_unknown_parameter() -> None:
-    with pytest.raises(KeyError, match="blocks.2"):
+    with pytest.raises(KeyError, match=r"blocks\.2"):
         initial_weight(TINY, 5, "blocks.2.attention.query.weight")
 
 

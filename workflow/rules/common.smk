@@ -10,15 +10,16 @@ from snakemake.logging import logger
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
 
+from launching.environment import put_python_on_path
 from matrix.cells import canonical_json
 from matrix.config import ConfigError, check_config
 from matrix.plan import index_cells, record_path, study_folder
 from matrix.sources import combined_digest
-from matrix.studies import load_study, study_names
+from matrix.studies import load_study, misspelt_studies, study_names
 
 RESULTS = Path("results")
-# Rules run under the interpreter that runs Snakemake, activated or not.
-PYTHON = sys.executable
+# `python` in a rule is the interpreter that runs Snakemake, activated or not; a conda environment comes before it.
+put_python_on_path()
 
 
 def explained(function, *args):
@@ -74,7 +75,9 @@ def corpus_setting(key):
     asked = requested_studies or [study_of(name, settings["system"]) for name in study_names(ROOT)]
     known = {study.corpus.key: study.corpus_setting for study in asked}
     if key not in known:
-        raise WorkflowError(f"no study is trained on a corpus with the tokens {key}; there are {', '.join(sorted(known))}")
+        raise WorkflowError(
+            f"no study is trained on a corpus with the tokens {key}; there are {', '.join(sorted(known))}"
+        )
     value = known[key]
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
@@ -126,7 +129,9 @@ def tell_plan(study):
         return
     for planned in too_large:
         cell = planned.cell
-        logger.warning(f"{study.name}: {cell.framework}, {cell.model.name}, {cell.layout.label()}: {planned.obstacle.reason}")
+        logger.warning(
+            f"{study.name}: {cell.framework}, {cell.model.name}, {cell.layout.label()}: {planned.obstacle.reason}"
+        )
     needed = sorted({planned.cell.num_gpus for planned in too_large})
     logger.warning(
         f"{study.name}: {len(too_large)} cells planned and not started: they need {', '.join(map(str, needed))} GPUs, "

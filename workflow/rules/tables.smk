@@ -18,10 +18,12 @@ rule collect_measurements:
         measurements="results/{system}/{study}/measurements.csv",
     log:
         "results/{system}/{study}/logs/collect.txt",
+    conda:
+        "../../envs/workflow.yaml"
     params:
         code=code_digest("collect.py"),
     shell:
-        "{PYTHON} scripts/collect.py --study {wildcards.study} --system {wildcards.system}"
+        "python scripts/collect.py --study {wildcards.study} --system {wildcards.system}"
         " --output {output.measurements} 2> >(tee {log} >&2)"
 
 
@@ -33,12 +35,14 @@ rule make_table:
         multiext("results/{system}/{study}/tables/{table}", ".csv", ".md", ".tex"),
     log:
         "results/{system}/{study}/logs/table-{table}.txt",
+    conda:
+        "../../envs/workflow.yaml"
     params:
         code=table_code("make_tables.py"),
         paper=lambda wildcards: study_of(wildcards.study, wildcards.system).paper,
         reference=lambda wildcards, input: f"--reference {input.reference}" if input.reference else "",
     shell:
-        "{PYTHON} scripts/make_tables.py --measurements {input.measurements} --paper {params.paper}"
+        "python scripts/make_tables.py --measurements {input.measurements} --paper {params.paper}"
         " --table {wildcards.table} {params.reference}"
         " --output-dir results/{wildcards.system}/{wildcards.study}/tables 2> >(tee {log} >&2)"
 
@@ -51,11 +55,13 @@ rule make_figure:
         multiext("results/{system}/{study}/figures/{figure}", ".svg", ".pdf", ".png"),
     log:
         "results/{system}/{study}/logs/figure-{figure}.txt",
+    conda:
+        "../../envs/workflow.yaml"
     params:
         code=table_code("make_figures.py"),
         paper=lambda wildcards: study_of(wildcards.study, wildcards.system).paper,
         reference=lambda wildcards, input: f"--reference {input.reference}" if input.reference else "",
     shell:
-        "{PYTHON} scripts/make_figures.py --measurements {input.measurements} --paper {params.paper}"
+        "python scripts/make_figures.py --measurements {input.measurements} --paper {params.paper}"
         " --figure {wildcards.figure} {params.reference}"
         " --output-dir results/{wildcards.system}/{wildcards.study}/figures 2> >(tee {log} >&2)"

@@ -10,9 +10,11 @@ rule tokenize_corpus:
         facts="results/tokens/{corpus}/{split}.json",
     log:
         "results/tokens/{corpus}/{split}.log",
+    conda:
+        "../../envs/workflow.yaml"
+    threads: workflow.cores
     params:
         corpus=lambda wildcards: corpus_setting(wildcards.corpus),
-    threads: workflow.cores
     shell:
-        "{PYTHON} scripts/tokenize_corpus.py --corpus {params.corpus:q} --split {wildcards.split}"
+        "python scripts/tokenize_corpus.py --corpus {params.corpus:q} --split {wildcards.split}"
         " --output {output.tokens} --processes {threads} 2> >(tee {log} >&2)"

@@ -1,0 +1,320 @@
+"""What goes wrong in the middle: nothing half written counts, the others finish, the next call repairs.
+
+The adaptors that misbehave are test doubles, written into the test's own copy of the project: torch_ddp with one fault.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from project import Project, Run, copy_project, ended_afterwards, wait_until
+
+pytestmark = pytest.mark.slow
+
+FAULTY_ADAPTOR = '''"""Test double: torch_ddp with a fault on rank 1."""
+
+import os
+import signal
+import time
+
+from frameworks import torch_ddp
+from frameworks.torch_ddp import FRAMEWORK, unsupported_reason
+from training.contract import NotAvailable
+
+
+def create_engine(job):
+    fault = {fault!r}
+    if job.rank == 1 and fault == "hang":
+        time.sleep(600)
+    if fault == "not_available":
+        raise NotAvailable("its server is not there: start it on port 1")
+    engine = torch_ddp.create_engine(job)
+    if job.rank == 1 and fault == "crash":
+        engine.step = fail
+    if fault == "nan":
+        engine.read_loss = lambda loss: float("nan")
+    return engine
+
+
+def fail(batch):
+    print("the last line before the end", flush=True)
+    raise RuntimeError("this rank had enough")
+'''
+TWO = {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": [2]}}}
+SLOW = {"main": {"scaling": "strong", "cross": {"models": ["slow"], "num_gpus": [2]}}}
+
+
+def write_faulty(project: Project, fault: str) -> None:
+    (project.root / "scripts/frameworks/faulty.py").write_text(FAULTY_ADAPTOR.replace("{fault!r}", repr(fault)))
+    project.write_study(frameworks={"faulty": None, "torch_ddp": None}, comparisons=TWO)
+
+
+def assert_nothing_left(project: Project) -> None:
+    """No process, no temporary file, no folder of a launch."""
+    wait_until(lambda: not project.processes(), f"the end of {project.processes()}", 20)
+    assert not list((project.root / "results").rglob("ranks-*"))
+    assert not list((project.root / "results").rglob("*.tmp"))
+
+
+def assert_missing_and_shown(project: Project, run: Run, kind: str, reason: str) -> None:
+    """The faulty cell is missing with its reason, the other measured, the tables there, the status not zero."""
+    assert run.returncode != 0
+    assert reason in run.output
+    rows = {row["framework"]: row for row in project.measurements()}
+    assert rows["torch_ddp"]["status"] == "ok"
+    assert (rows["faulty"]["status"], rows["faulty"]["kind"]) == ("missing", kind)
+    assert reason in rows["faulty"]["reason"]
+    assert rows["faulty"]["batch_time_s"] == ""
+    assert kind.replace("_", " ") in project.table("strong_scaling").replace("_", " ")
+    assert not list(project.root.glob("results/local/cells/faulty/**/record.json"))
+    assert_nothing_left(project)
+
+
+def test_a_rank_that_crashes_ends_its_cell_with_its_words(project: Project) -> None:
+    write_faulty(project, "crash")
+    run = project.snakemake("tiny")
+    assert_missing_and_shown(project, run, "crash", "rank 1: RuntimeError: this rank had enough")
+    failure = project.failure("faulty", 2)
+    assert "the last line before the end" in failure["last_lines"]
+    # The next call runs exactly the missing cell, and a mended adaptor makes it whole.
+    write_faulty(project, "none")
+    again = project.snakemake("tiny")
+    assert again.returncode == 0, again.output
+    assert again.jobs("train_cell") == 1
+    assert {row["status"] for row in project.measurements()} == {"ok"}
+    assert not list(project.root.rglob("failure.json"))
+
+
+def test_a_rank_that_hangs_at_start_up_is_named(project: Project) -> None:
+    write_faulty(project, "hang")
+    project.edit("config/systems/local.yaml", "startup_timeout_s: 300", "startup_timeout_s: 12")
+    run = project.snakemake("tiny")
+    assert_missing_and_shown(project, run, "startup_timeout", "had not met the others after 12 s")
+
+
+def test_a_framework_without_its_server_is_a_result(project: Project) -> None:
+    write_faulty(project, "not_available")
+    run = project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    row = next(row for row in project.measurements() if row["framework"] == "faulty")
+    assert row["status"] == "not_available"
+    assert "start it on port 1" in row["reason"]
+    assert project.snakemake("tiny").nothing_done
+
+
+def test_a_loss_that_is_not_finite_enters_no_comparison(project: Project) -> None:
+    write_faulty(project, "nan")
+    run = project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    row = next(row for row in project.measurements() if row["framework"] == "faulty")
+    assert row["status"] == "nan"
+    assert row["speedup"] == row["batch_time_s"] == ""
+
+
+def test_a_time_limit_ends_the_cell(project: Project) -> None:
+    project.write_study(frameworks={"torch_ddp": None}, comparisons=SLOW, time_limit_minutes=0.1)
+    project.edit("config/models.yaml", "seq_length: 256", "seq_length: 2048")
+    run = project.snakemake("tiny")
+    assert run.returncode != 0
+    assert "time limit of 0.1 minutes" in run.output
+    assert_nothing_left(project)
+
+
+def test_a_killed_rank_ends_its_cell_and_the_next_call_repairs(project: Project) -> None:
+    project.write_study(frameworks={"torch_ddp": None, "torch_fsdp": None}, comparisons=SLOW)
+    snakemake = project.start("tiny")
+    wait_until(lambda: project.started_ranks() == 2, "both ranks in training")
+    victim = project.ranks()[1]
+    framework = "torch_ddp" if "torch_ddp" in " ".join(victim.parent().cmdline()) else "torch_fsdp"
+    victim.send_signal(signal.SIGKILL)
+    assert snakemake.wait(timeout=120) != 0
+    assert "rank 1 was ended by SIGKILL" in (project.root / "output.txt").read_text()
+    rows = {row["framework"]: row for row in project.measurements()}
+    assert rows.pop(framework)["kind"] == "killed"
+    assert [row["status"] for row in rows.values()] == ["ok"]
+    assert_nothing_left(project)
+    again = project.snakemake("tiny")
+    assert again.returncode == 0, again.output
+    assert again.jobs("train_cell") == 1
+
+
+def test_ctrl_c_leaves_nothing_and_the_next_call_goes_on(project: Project) -> None:
+    project.write_study(frameworks={"torch_ddp": None}, comparisons=SLOW)
+    snakemake = project.start("tiny")
+    wait_until(lambda: project.started_ranks() == 2, "both ranks in training")
+    os.killpg(snakemake.pid, signal.SIGINT)
+    assert snakemake.wait(timeout=60) != 0
+    assert_nothing_left(project)
+    assert project.failure("torch_ddp", 2)["kind"] == "interrupted"
+    again = project.snakemake("tiny")
+    assert again.returncode == 0, again.output
+    assert again.jobs("train_cell") == 1
+
+
+def test_a_killed_snakemake_leaves_no_process_and_run_clears_its_lock(project: Project) -> None:
+    project.write_study(frameworks={"torch_ddp": None}, comparisons=SLOW)
+    link_environment(project)
+    snakemake = project.start(command=["./run", "tiny"])
+    wait_until(lambda: project.started_ranks() == 2, "both ranks in training")
+    os.kill(snakemake.pid, signal.SIGKILL)
+    snakemake.wait()
+    assert_nothing_left(project)
+    assert not list(project.root.glob("results/local/cells/*/slow/**/record.json"))
+    plain = project.snakemake("tiny")
+    assert plain.returncode != 0
+    assert "--unlock" in plain.output
+    again = project._finish(["./run", "tiny"], 120)
+    assert again.returncode == 0, again.output
+    assert "left its lock behind" in again.output
+
+
+def test_a_second_call_at_the_same_time_is_refused_and_harms_nothing(project: Project) -> None:
+    project.write_study(frameworks={"torch_ddp": None}, comparisons=SLOW)
+    link_environment(project)
+    first = project.start(command=["./run", "tiny"])
+    wait_until(lambda: project.started_ranks() == 2, "both ranks in training")
+    second = project._finish(["./run", "tiny"], 60)
+    assert second.returncode != 0
+    assert "cannot be locked" in second.output
+    assert first.wait(timeout=120) == 0
+    assert {row["status"] for row in project.measurements()} == {"ok"}
+
+
+def test_cells_of_two_folders_are_never_timed_at_once(project: Project, tmp_path: Path) -> None:
+    other = copy_project(tmp_path / "other")
+    with ended_afterwards(other):
+        for each in (project, other):
+            each.write_study(frameworks={"torch_ddp": None}, comparisons=SLOW)
+        calls = [each.start("tiny") for each in (project, other)]
+        assert [call.wait(timeout=200) for call in calls] == [0, 0]
+        windows = sorted(window(each.record("torch_ddp", 2)) for each in (project, other))
+    assert windows[0][1] <= windows[1][0]
+    outputs = [(each.root / "output.txt").read_text() for each in (project, other)]
+    assert sum("another cell is being timed on this host" in text for text in outputs) == 1
+
+
+def test_a_damaged_record_is_set_aside_and_measured_again(project: Project) -> None:
+    record = project.record("torch_ddp")
+    record.write_text(record.read_text()[:-200])
+    run = project.snakemake("tiny")
+    assert run.returncode != 0
+    assert "the record is damaged" in run.output
+    rows = {row["framework"]: row for row in project.measurements()}
+    assert rows["torch_ddp"]["kind"] == "corrupt_record"
+    assert rows["torch_fsdp"]["status"] == "ok"
+    again = project.snakemake("tiny")
+    assert again.returncode == 0, again.output
+    assert again.jobs("train_cell") == 1
+    assert len(list(record.parent.glob("record.damaged-*.json"))) == 1
+
+
+@pytest.mark.parametrize("change", ["status", "identity", "batches", "ranks"])
+def test_a_record_that_is_not_what_it_says_does_not_count(project: Project, change: str) -> None:
+    path = project.record("torch_ddp")
+    record = json.loads(path.read_text())
+    if change == "status":
+        record["status"] = "fine"
+    elif change == "identity":
+        record["identity"]["global_batch_size"] = 4
+    elif change == "batches":
+        record["ranks"][0]["batch_end_s"].pop()
+    else:
+        record["ranks"] = []
+    path.write_text(json.dumps(record))
+    shown = project.script("status.py", "tiny")
+    assert "1 ok, 1 missing" in shown.output or "1 missing, 1 ok" in shown.output
+    assert "corrupt_record" in shown.output
+
+
+def test_a_damaged_token_file_is_made_again(project: Project) -> None:
+    (tokens,) = project.root.glob("results/tokens/*/train.bin")
+    whole = tokens.read_bytes()
+    tokens.write_bytes(b"\0\0" + whole[2:])
+    project.record("torch_ddp").unlink()
+    run = project.snakemake("tiny")
+    assert run.returncode != 0
+    assert "is damaged" in run.output
+    again = project.snakemake("tiny")
+    assert again.returncode == 0, again.output
+    assert (again.jobs("tokenize_corpus"), again.jobs("train_cell")) == (1, 1)
+    assert tokens.read_bytes() == whole
+
+
+def test_too_little_memory_is_a_result_until_it_is_forgotten(project: Project) -> None:
+    project.edit("config/systems/local.yaml", "cpu_processes: 4", "cpu_processes: 4\nmemory_limit_gib: 0.6")
+    big = {"main": {"scaling": "strong", "cross": {"models": ["demo-20m"], "num_gpus": [1]}}}
+    project.write_study(frameworks={"torch_ddp": None}, comparisons=big)
+    run = project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    (row,) = project.measurements()
+    assert row["status"] == "oom"
+    assert row["batch_time_s"] == row["peak_memory_gib"] == ""
+    assert "OOM" in project.table("strong_scaling")
+    assert project.snakemake("tiny").nothing_done
+
+    project.edit("config/systems/local.yaml", "memory_limit_gib: 0.6\n", "")
+    assert project.snakemake("tiny", "--dry-run").jobs("train_cell") == 0
+    assert project.script("status.py", "forget", "--status", "oom", "tiny").returncode == 0
+    again = project.snakemake("tiny")
+    assert again.returncode == 0, again.output
+    assert project.measurements()[0]["status"] == "ok"
+
+
+@pytest.fixture
+def full_disk(project: Project, tmp_path: Path) -> Iterator[Path]:
+    """The cells' folder on a file system of its own with hardly any room, filled but for a few kilobytes."""
+    folder = project.root / "results/local/cells/torch_ddp"
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"only root can mount a small file system: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_leaves_no_record_and_room_repairs(project: Project, full_disk: Path) -> None:
+    (full_disk / "filler").write_bytes(b"x" * 56 * 1024)
+    run = project.snakemake("tiny")
+    assert run.returncode != 0
+    assert "No space left on device" in run.output or "disk_full" in run.output
+    assert not list(full_disk.rglob("record.json"))
+    assert not list(full_disk.rglob("*.tmp"))
+    rows = {row["framework"]: row for row in project.measurements()}
+    assert rows["torch_ddp"]["status"] == "missing"
+    assert rows["torch_fsdp"]["status"] == "ok"
+    (full_disk / "filler").unlink()
+    again = project.snakemake("tiny")
+    assert again.returncode == 0, again.output
+    assert again.jobs("train_cell") == 1
+
+
+def test_partial_tables_after_an_interruption(project: Project) -> None:
+    project.record("torch_ddp").unlink()
+    refused = project.script("make_report.py", "tiny")
+    assert refused.returncode == 1
+    assert "--partial" in refused.output
+    assert project.script("make_report.py", "--partial", "tiny").returncode == 0
+    assert {row["framework"]: row["status"] for row in project.measurements()} == {"torch_ddp": "missing", "torch_fsdp": "ok"}
+
+
+def window(record: Path) -> tuple[float, float]:
+    """First start and last end of a record's batches; one host, one monotonic clock."""
+    ranks = json.loads(record.read_text())["ranks"]
+    return min(r["batch_start_s"][0] for r in ranks), max(r["batch_end_s"][-1] for r in ranks)
+
+
+def link_environment(project: Project) -> None:
+    """Give the copy this environment, so that ./run finds everything installed."""
+    environment = project.root / ".venv"
+    if not environment.exists():
+        environment.symlink_to(Path(sys.prefix))
+    wanted = subprocess.run("cat envs/torch.txt envs/workflow.txt | cksum", shell=True, cwd=project.root, capture_output=True, text=True)
+    assert (Path(sys.prefix) / "installed-workflow").read_text().strip() == wanted.stdout.strip(), "run ./run once first"

@@ -1,0 +1,136 @@
+"""What runs again, and what never does: the real workflow on two cells."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+from project import Project
+
+pytestmark = pytest.mark.slow
+
+
+def trained(project: Project, *arguments: str) -> int:
+    """How many training jobs a call would start."""
+    run = project.snakemake("--dry-run", "tiny", *arguments)
+    assert run.returncode == 0, run.output
+    return run.jobs("train_cell")
+
+
+def test_a_second_call_does_nothing(project: Project) -> None:
+    run = project.snakemake("tiny")
+    assert run.returncode == 0
+    assert run.nothing_done
+
+
+def test_a_deleted_record_is_measured_again_and_only_it(project: Project) -> None:
+    kept = project.record("torch_fsdp").read_bytes()
+    project.record("torch_ddp").unlink()
+    run = project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    assert run.jobs("train_cell") == 1
+    assert project.record("torch_ddp").is_file()
+    assert project.record("torch_fsdp").read_bytes() == kept
+
+
+def test_a_copy_of_the_study_with_one_more_point_trains_only_that(project: Project) -> None:
+    comparisons = {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": [1, 2]}}}
+    project.write_study("more_gpus", comparisons=comparisons, frameworks={"torch_ddp": None})
+    project.write_study("more_frameworks", frameworks={"torch_ddp": None, "torch_fsdp": None, "torch_plain": None})
+    run = project.snakemake("more_gpus", "more_frameworks")
+    assert run.returncode == 0, run.output
+    assert run.jobs("train_cell") == 2
+    assert project.record("torch_ddp", 2).is_file()
+    assert project.record("torch_plain").is_file()
+    assert len(project.measurements("more_gpus")) == 2
+
+
+@pytest.mark.parametrize("path", ["metrics/flops.py", "papers/axonn.py", "papers/figures.py"])
+def test_an_edit_of_a_metric_a_table_or_a_plot_trains_nothing(project: Project, path: str) -> None:
+    project.edit(f"scripts/{path}", "from __future__ import annotations\n", "from __future__ import annotations\n\n# edited\n")
+    run = project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    assert run.jobs("train_cell") == 0
+    assert run.jobs("make_table") + run.jobs("make_figure") > 0
+    assert project.snakemake("tiny").nothing_done
+
+
+def test_touched_files_without_snakemakes_memory_train_nothing(project: Project) -> None:
+    shutil.rmtree(project.root / ".snakemake")
+    tokens = {path for path in project.root.rglob("*") if path.is_file() and "tokens" in path.parts}
+    for path in sorted(project.root.rglob("*")):
+        os.utime(path)
+    for path in tokens:  # the newest of all
+        os.utime(path)
+    assert trained(project) == 0
+
+
+def test_plain_snakemake_is_as_careful(project: Project) -> None:
+    """Without a profile, Snakemake's own default would retrain after an edit of a rule."""
+    project.edit("workflow/rules/train.smk", "exec python scripts/launch.py", "exec  python scripts/launch.py")
+    command = [word for word in project.command("--cores", "2", "--dry-run", "tiny") if "profile" not in word]
+    run = project._finish(command, 120)
+    assert run.returncode == 0, run.output
+    assert run.jobs("train_cell") == 0
+
+
+def test_limits_and_systems_settings_train_nothing(project: Project) -> None:
+    project.write_study(time_limit_minutes=77)
+    project.edit("config/systems/local.yaml", "startup_timeout_s: 300", "startup_timeout_s: 301")
+    assert trained(project) == 0
+
+
+def test_an_edited_adaptor_marks_its_rows_and_forget_runs_exactly_those(project: Project) -> None:
+    adaptor = "scripts/frameworks/torch_ddp.py"
+    project.edit(adaptor, "from __future__ import annotations\n", "from __future__ import annotations\n\n# edited\n")
+    # The records did not change, so neither does Snakemake's plan; status.py looks at the code itself.
+    assert trained(project) == 0
+    report = project.script("make_report.py", "tiny")
+    assert report.returncode == 0, report.output
+    changed = {row["framework"]: row["code_changed"].lower() for row in project.measurements()}
+    assert changed == {"torch_ddp": "true", "torch_fsdp": "false"}
+    assert "1 measured by other code than today's" in project.script("status.py", "tiny").output
+
+    forgotten = project.script("status.py", "forget", "--code-changed", "tiny")
+    assert forgotten.returncode == 0, forgotten.output
+    run = project.snakemake("tiny")
+    assert run.jobs("train_cell") == 1, run.output
+    assert {row["code_changed"].lower() for row in project.measurements()} == {"false"}
+    (kept,) = project.record("torch_ddp").parent.glob("record.forgotten-*.json")
+    assert json.loads(kept.read_text())["status"] == "ok"
+
+
+def test_a_bumped_version_gives_new_cells_beside_the_old(project: Project) -> None:
+    project.edit("scripts/frameworks/torch_ddp.py", "version=1", "version=2")
+    run = project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    assert run.jobs("train_cell") == 1
+    assert len(list(project.root.glob("results/local/cells/torch_ddp/tiny/1gpu/*/repeat1/record.json"))) == 2
+    project.edit("scripts/frameworks/torch_ddp.py", "version=2", "version=1")
+    assert trained(project) == 0
+
+
+def test_a_removed_row_leaves_the_record_and_the_table(project: Project) -> None:
+    project.write_study(frameworks={"torch_ddp": None})
+    run = project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    assert run.jobs("train_cell") == 0
+    assert [row["framework"] for row in project.measurements()] == ["torch_ddp"]
+    assert project.record("torch_fsdp").is_file()
+
+
+def test_a_mistake_in_a_study_says_so_and_changes_nothing(project: Project) -> None:
+    project.write_study(reapeats=2)
+    before = {path: path.stat().st_mtime_ns for path in (project.root / "results").rglob("*")}
+    run = project.snakemake("tiny")
+    assert run.returncode != 0
+    assert "config/studies/tiny.yaml: top level: unknown key 'reapeats' (did you mean 'repeats'?" in run.output
+    assert "Traceback" not in run.output
+    assert {path: path.stat().st_mtime_ns for path in (project.root / "results").rglob("*")} == before
+
+
+def test_a_broken_study_does_not_stop_another(project: Project) -> None:
+    (project.root / "config/studies/broken.yaml").write_text("title: [")
+    assert project.snakemake("tiny").nothing_done

@@ -65,9 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3, help="turns")
     parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16"), default=["fp32", "bf16"])
-    parser.add_argument(
-        "--bare", type=Path, help=argparse.SUPPRESS
-    )  # it starts itself: identity.json is there
+    parser.add_argument("--bare", type=Path, help=argparse.SUPPRESS)  # it starts itself: identity.json is there
     arguments = parser.parse_args()
     if arguments.bare:
         print(json.dumps(train_bare(arguments.bare)))

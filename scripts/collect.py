@@ -31,7 +31,10 @@ def main() -> int:
         damaged = set_aside_damaged(study, outcomes, ROOT / "results")
         if damaged:
             for path, reason in damaged:
-                print(f"{path.relative_to(ROOT)}: {reason}; set aside, the next call measures the cell again", file=sys.stderr)
+                print(
+                    f"{path.relative_to(ROOT)}: {reason}; set aside, the next call measures the cell again",
+                    file=sys.stderr,
+                )
             return 1
         write_measurements(measurement_rows(study, outcomes, load_hardware(ROOT)), args.output)
     except ConfigError as error:

@@ -91,7 +91,8 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
 
     args.log.parent.mkdir(parents=True, exist_ok=True)
     write_json(
-        args.record.parent.parent / "cell.json", {"cell_id": cell_id, "model_name": args.model_name, "identity": identity}
+        args.record.parent.parent / "cell.json",
+        {"cell_id": cell_id, "model_name": args.model_name, "identity": identity},
     )
     log = LogWriter(args.log)
     try:
@@ -118,7 +119,7 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
     write_json(args.record, record)
     (args.record.parent / results.FAILURE_FILE).unlink(missing_ok=True)
     shown = f"{verdict.status}: {verdict.reason}" if verdict.reason else verdict.status
-    print(f"{_title(args, cell)}: {shown}", flush=True)
+    print(f"{cell.label()}, repeat {args.repeat}: {shown}", flush=True)
     return 0
 
 
@@ -138,7 +139,13 @@ def run_cell(
         write_json(exchange.cell_file, json.loads(args.cell))
         ending = run_ranks(
             rank_commands(args, cell, system, exchange, settings),
-            Limits(system.startup_timeout_s, args.time_limit_minutes * 60, stop.reason, exchange.has_arrived, exchange.has_started),
+            Limits(
+                system.startup_timeout_s,
+                args.time_limit_minutes * 60,
+                stop.reason,
+                exchange.has_arrived,
+                exchange.has_started,
+            ),
             log,
         )
         kills_after = results.host_memory_kills()
@@ -192,7 +199,7 @@ def verified_tokens(path: Path) -> Any:
         return check_tokens(path)
     except ValueError as error:
         if path.exists():
-            os.replace(path, path.with_name(f"{path.name}.damaged"))
+            path.replace(path.with_name(f"{path.name}.damaged"))
         raise ValueError(f"{error} It was set aside; the next call tokenizes again.") from None
 
 
@@ -214,10 +221,6 @@ def _fail(
         results.write_failure(args.record.parent, failure)
     except OSError as error:
         print(f"    the reason could not be kept beside the log: {error}", file=sys.stderr)
-
-
-def _title(args: argparse.Namespace, cell: Cell) -> str:
-    return f"{cell.framework}, {args.model_name}, {cell.num_gpus} GPU, {cell.layout.label()}, repeat {args.repeat}"
 
 
 def _tell(text: str, log: LogWriter) -> None:

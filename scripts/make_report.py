@@ -9,7 +9,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from matrix.config import ConfigError
 from matrix.studies import load_study
 from records.reading import read_outcomes
 from study_outputs import write_study_outputs

@@ -45,7 +45,9 @@ def main() -> int:
 
 
 def run_show(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="status.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="status.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("studies", nargs="*", metavar="STUDY", help="names of files in config/studies/")
     parser.add_argument("--system", help="name of the file in config/systems/ (default: the one of config/config.yaml)")
     parser.add_argument("--csv", type=Path, help="also write the table to this file")
@@ -68,10 +70,14 @@ def run_show(arguments: Sequence[str]) -> int:
 
 
 def run_forget(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="status.py forget", description="Set records aside, so that their cells run again.")
+    parser = argparse.ArgumentParser(
+        prog="status.py forget", description="Set records aside, so that their cells run again."
+    )
     parser.add_argument("study", metavar="STUDY", help="name of the file in config/studies/")
     parser.add_argument("--system", help="name of the file in config/systems/ (default: the one of config/config.yaml)")
-    parser.add_argument("--status", type=_statuses, default=(), help=f"records of these, of {','.join(RECORDED_STATUSES)}")
+    parser.add_argument(
+        "--status", type=_statuses, default=(), help=f"records of these, of {','.join(RECORDED_STATUSES)}"
+    )
     parser.add_argument("--code-changed", action="store_true", help="records measured by other code than today's")
     args = parser.parse_args(arguments)
     if not args.status and not args.code_changed:
@@ -124,7 +130,9 @@ def duration_s(outcome: Outcome) -> float | None:
 
 
 def print_table(rows: Sequence[Mapping[str, object]], file: IO[str]) -> None:
-    shown = [column for column in COLUMNS if column not in ("study", "gpu_hours") and any(row[column] != "" for row in rows)]
+    shown = [
+        column for column in COLUMNS if column not in ("study", "gpu_hours") and any(row[column] != "" for row in rows)
+    ]
     widths = {column: max(len(column), *(len(str(row[column])) for row in rows)) for column in shown}
     print("  ".join(column.ljust(widths[column]) for column in shown).rstrip(), file=file)
     for row in rows:
@@ -134,7 +142,9 @@ def print_table(rows: Sequence[Mapping[str, object]], file: IO[str]) -> None:
 def summary(study: Study, rows: Sequence[Mapping[str, object]]) -> str:
     counts = Counter(str(row["status"]) for row in rows)
     changed = sum(row["code_changed"] == "true" for row in rows)
-    text = f"{study.name} on {study.system.name}: {len(rows)} cells: " + ", ".join(f"{n} {s}" for s, n in counts.items())
+    text = f"{study.name} on {study.system.name}: {len(rows)} cells: " + ", ".join(
+        f"{n} {s}" for s, n in counts.items()
+    )
     hours = sum(float(str(row["gpu_hours"])) for row in rows if row["gpu_hours"] != "")
     text += f"; {hours:.3g} GPU-hours recorded"
     if changed:

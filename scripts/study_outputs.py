@@ -43,6 +43,6 @@ def missing_cells(study: Study, root: Path) -> list[str]:
     for planned in study.runnable():
         outcome, cell = outcomes[planned.key], planned.cell
         if outcome.record is None:
-            what = f"{cell.framework}, {cell.model.name}, {cell.num_gpus} GPU, {cell.layout.label()}, repeat {planned.repeat}"
+            what = f"{cell.label()}, repeat {planned.repeat}"
             lines.append(f"{what}: {outcome.kind}: {outcome.reason}")
     return lines

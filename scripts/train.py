@@ -18,7 +18,7 @@ from typing import Any
 from corpus.verify import open_tokens
 from launching.child import die_with_parent, limit_memory
 from launching.exchange import Exchange, RankFailure
-from matrix.cells import Cell, cell_from_identity
+from matrix.cells import cell_from_identity
 from matrix.frameworks import load_adaptor
 from training.batches import BatchReader
 from training.contract import Engine, Framework, Job, NotAvailable
@@ -67,7 +67,12 @@ def train(job: Job, adaptor: Any, tokens: Path, exchange: Exchange) -> dict[str,
     exchange.mark_started(job.rank)
     cell = job.cell
     reader = BatchReader(
-        open_tokens(tokens), cell.model.seq_length, cell.model.vocab_size, cell.global_batch_size, engine.data_rank, engine.data_size
+        open_tokens(tokens),
+        cell.model.seq_length,
+        cell.model.vocab_size,
+        cell.global_batch_size,
+        engine.data_rank,
+        engine.data_size,
     )
     timings = run_batches(engine, reader.read)
     matmul_seconds: list[float] = []

@@ -32,7 +32,9 @@ def shared_settings(threads: int, system: Mapping[str, str]) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), **ALLOCATOR, **system}
 
 
-def rank_variables(rank: int, local_rank: int, world_size: int, local_size: int, address: str, port: int) -> dict[str, str]:
+def rank_variables(
+    rank: int, local_rank: int, world_size: int, local_size: int, address: str, port: int
+) -> dict[str, str]:
     """The environment contract of every adaptor."""
     return {
         "RANK": str(rank),

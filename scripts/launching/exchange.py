@@ -1,7 +1,7 @@
 """The files through which ranks report to their launcher, in one folder per launch.
 
-A rank leaves `rank<r>.arrived` when it is about to meet the others, `rank<r>.started` once it has, then either `rank<r>.json` (what it measured) or
-`rank<r>.failed.json` (why it could not).
+A rank leaves `rank<r>.arrived` when it is about to meet the others, `rank<r>.started` once it has, then either
+`rank<r>.json` (what it measured) or `rank<r>.failed.json` (why it could not).
 """
 
 from __future__ import annotations

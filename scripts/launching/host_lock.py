@@ -13,7 +13,9 @@ LOCK_PATH = Path("/tmp/scaling-eval.lock")
 
 
 @contextlib.contextmanager
-def host_lock(on_wait: Callable[[str], None], keep_waiting: Callable[[], bool], path: Path = LOCK_PATH) -> Iterator[None]:
+def host_lock(
+    on_wait: Callable[[str], None], keep_waiting: Callable[[], bool], path: Path = LOCK_PATH
+) -> Iterator[None]:
     """Hold the host's lock; `on_wait` is told once, with the holder, when another cell is being timed.
 
     `keep_waiting` is asked between tries; InterruptedError when it says no.

@@ -127,6 +127,10 @@ class Cell:
     device: str
     gpus_per_node: int
 
+    def label(self) -> str:
+        """For people: `torch_tensor, demo-20m, 2 GPU, tensor 2, micro-batch 1`."""
+        return f"{self.framework}, {self.model.name}, {self.num_gpus} GPU, {self.layout.label()}"
+
     @property
     def num_micro_batches(self) -> int:
         return self.layout.num_micro_batches(self.global_batch_size)

@@ -6,12 +6,13 @@ Every function takes plain values and `where` (file and key) and raises ConfigEr
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from matrix.cells import Layout, Model
 from matrix.config import ConfigError, nearest
-
 from training.loop import NUM_BATCHES, NUM_WARMUP_BATCHES
+
 GPT2_NUM_TOKENS = 50257
 
 Point = tuple[Model, int, int]  # model, number of GPUs, global batch size
@@ -26,8 +27,8 @@ def check_window(where: str, window: Mapping[str, Any]) -> None:
         )
     if (window["batches"], window["warmup_batches"]) != (NUM_BATCHES, NUM_WARMUP_BATCHES):
         raise ConfigError(
-            f"{where}.window: every measurement is {NUM_BATCHES} batches with {NUM_WARMUP_BATCHES} of warm-up, as in the "
-            f"papers, so that all records can be compared; leave the key out"
+            f"{where}.window: every measurement is {NUM_BATCHES} batches with {NUM_WARMUP_BATCHES} of warm-up, as in "
+            f"the papers, so that all records can be compared; leave the key out"
         )
 
 
@@ -43,7 +44,9 @@ def check_scaling(where: str, scaling: str, points: Sequence[Point]) -> None:
             f"difference could be due to either; keep one of them, or make two comparisons"
         )
     if scaling in ("strong", "weak_model") and len(batches) > 1:
-        raise ConfigError(f"{where}: {scaling} scaling keeps the global batch, but it is {_listed(batches)} here; use one")
+        raise ConfigError(
+            f"{where}: {scaling} scaling keeps the global batch, but it is {_listed(batches)} here; use one"
+        )
     if scaling == "weak_batch":
         if len(models) > 1:
             raise ConfigError(f"{where}: weak_batch scaling keeps the model, but there are {_listed(models)}; use one")
@@ -63,7 +66,7 @@ def check_scaling(where: str, scaling: str, points: Sequence[Point]) -> None:
                     f"{other.name} and {model.name}"
                 )
         grown = [by_gpus[n].num_parameters for n in sorted(by_gpus)]
-        if any(later <= earlier for earlier, later in zip(grown, grown[1:], strict=False)):
+        if any(later <= earlier for earlier, later in pairwise(grown)):
             raise ConfigError(f"{where}: under weak_model scaling the model grows with the GPUs, but it does not here")
 
 
@@ -85,13 +88,17 @@ def check_split(where: str, model: Model, layout: Layout, num_gpus: int, global_
     tensor, pipeline = layout.tensor_parallel, layout.pipeline_parallel
     if layout.num_gpus != num_gpus:
         raise ConfigError(
-            f"{where}: tensor {tensor} x pipeline {pipeline} x data {layout.data_parallel} is {layout.num_gpus} GPUs, not "
-            f"{num_gpus}; degrees must divide the GPUs: use `all`, or say at which `num_gpus` the layout is a candidate"
+            f"{where}: tensor {tensor} x pipeline {pipeline} x data {layout.data_parallel} is "
+            f"{layout.num_gpus} GPUs, not {num_gpus}; degrees must divide the GPUs: use `all`, or say at which `num_gpus` the layout is a candidate"
         )
     if model.num_layers % pipeline:
-        raise ConfigError(f"{where}: {model.num_layers} layers of {model.name} are not divisible by {pipeline} pipeline stages")
+        raise ConfigError(
+            f"{where}: {model.num_layers} layers of {model.name} are not divisible by {pipeline} pipeline stages"
+        )
     if model.num_heads % tensor:
-        raise ConfigError(f"{where}: {model.num_heads} heads of {model.name} are not divisible by tensor_parallel {tensor}")
+        raise ConfigError(
+            f"{where}: {model.num_heads} heads of {model.name} are not divisible by tensor_parallel {tensor}"
+        )
     share = layout.data_parallel * layout.micro_batch_size
     if global_batch_size % share:
         raise ConfigError(
@@ -100,7 +107,9 @@ def check_split(where: str, model: Model, layout: Layout, num_gpus: int, global_
         )
 
 
-def check_devices(where: str, device: str, devices: Sequence[str], hardware: Mapping[str, Any], wanted: str | None) -> None:
+def check_devices(
+    where: str, device: str, devices: Sequence[str], hardware: Mapping[str, Any], wanted: str | None
+) -> None:
     """One known device kind in a comparison. On a CPU the peak is measured, so there is nothing to know."""
     if device == "cpu":
         if wanted:
@@ -110,11 +119,13 @@ def check_devices(where: str, device: str, devices: Sequence[str], hardware: Map
         raise ConfigError(f"{where}.device: the system has no {wanted!r}{nearest(wanted, devices)}")
     chosen = [wanted] if wanted else list(devices)
     if not chosen:
-        raise ConfigError(f"{where}: the system file names no GPU in `devices`, so no peak can be looked up; add its name")
+        raise ConfigError(
+            f"{where}: the system file names no GPU in `devices`, so no peak can be looked up; add its name"
+        )
     if len(chosen) > 1:
         raise ConfigError(
-            f"{where}: the system has two device kinds or more ({', '.join(chosen)}), and numbers of two kinds share no "
-            f"comparison; choose one with `device:` in the comparison, or describe them as two systems"
+            f"{where}: the system has two device kinds or more ({', '.join(chosen)}), and numbers of two kinds share "
+            f"no comparison; choose one with `device:` in the comparison, or describe them as two systems"
         )
     check_peak(where, chosen[0], hardware)
 

@@ -39,14 +39,18 @@ def read_config(path: Path, schema: str, root: Path) -> dict[str, Any]:
 def check_config(data: Any, schema: str, root: Path, shown: str) -> dict[str, Any]:
     """`data` with defaults filled in; ConfigError when it breaks the schema. `shown` names where it came from."""
     rules = load_schema(schema, root)
-    errors = sorted(jsonschema.Draft202012Validator(rules).iter_errors(data), key=lambda e: list(map(str, e.absolute_path)))
+    errors = sorted(
+        jsonschema.Draft202012Validator(rules).iter_errors(data), key=lambda e: list(map(str, e.absolute_path))
+    )
     if errors:
         raise ConfigError(f"{shown}: " + "; ".join(_explain(error) for error in errors[:5]))
     return _with_defaults(data, rules)
 
 
 def load_schema(schema: str, root: Path) -> dict[str, Any]:
-    return yaml.load((root / "workflow" / "schemas" / f"{schema}.schema.yaml").read_text(encoding="utf-8"), Loader=_LOADER)
+    return yaml.load(
+        (root / "workflow" / "schemas" / f"{schema}.schema.yaml").read_text(encoding="utf-8"), Loader=_LOADER
+    )
 
 
 def nearest(wrong: str, right: Iterable[str]) -> str:

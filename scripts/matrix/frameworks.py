@@ -18,7 +18,9 @@ def load_adaptor(name: str) -> ModuleType:
     try:
         module = importlib.import_module(f"frameworks.{name}")
     except Exception as error:
-        raise ConfigError(f"scripts/frameworks/{name}.py cannot be imported: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"scripts/frameworks/{name}.py cannot be imported: {type(error).__name__}: {error}"
+        ) from error
     lacking = [part for part in ("FRAMEWORK", "unsupported_reason", "create_engine") if not hasattr(module, part)]
     if lacking:
         raise ConfigError(f"scripts/frameworks/{name}.py lacks {', '.join(lacking)} (see scripts/training/contract.py)")

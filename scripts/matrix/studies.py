@@ -58,7 +58,9 @@ def load_study(name: str, system_name: str, root: Path) -> Study:
     path = root / "config" / "studies" / f"{name}.yaml"
     where = f"config/studies/{name}.yaml"
     config = check_config(read_yaml(path, root), "study", root, where)
-    return expand_study(name, where, config, load_system(system_name, root), load_models(root), load_hardware(root), root)
+    return expand_study(
+        name, where, config, load_system(system_name, root), load_models(root), load_hardware(root), root
+    )
 
 
 def expand_study(
@@ -85,7 +87,10 @@ def expand_study(
     environments = {name: environment_identity(m.FRAMEWORK.environment, root) for name, m in frameworks.items()}
     candidates = {
         framework: _check_layout_keys(
-            f"{where}: frameworks.{framework}", (entry or {}).get("layouts", [{}]), frameworks[framework].FRAMEWORK, models
+            f"{where}: frameworks.{framework}",
+            (entry or {}).get("layouts", [{}]),
+            frameworks[framework].FRAMEWORK,
+            models,
         )
         for framework, entry in config["frameworks"].items()
     }
@@ -131,7 +136,11 @@ def expand_study(
                     for repeat in range(1, config["repeats"] + 1):
                         one = PlannedCell(label, cell, repeat, obstacle)
                         planned.setdefault(one.key, one)
-        comparisons.append(Comparison(label, comparison["scaling"], comparison.get("baseline", "smallest_common"), tuple(planned.values())))
+        comparisons.append(
+            Comparison(
+                label, comparison["scaling"], comparison.get("baseline", "smallest_common"), tuple(planned.values())
+            )
+        )
     _check_all_used(where, candidates, matched)
     return Study(
         name=name,
@@ -184,7 +193,9 @@ def _chosen_frameworks(where: str, comparison: Mapping[str, Any], config: Mappin
     chosen = comparison.get("frameworks", list(config["frameworks"]))
     for framework in chosen:
         if framework not in config["frameworks"]:
-            raise ConfigError(f"{where}.frameworks: {framework!r} is none of the study's{nearest(framework, config['frameworks'])}")
+            raise ConfigError(
+                f"{where}.frameworks: {framework!r} is none of the study's{nearest(framework, config['frameworks'])}"
+            )
     return chosen
 
 
@@ -197,7 +208,9 @@ def _check_layout_keys(
             if key not in known:
                 raise ConfigError(f"{where}.layouts: unknown key {key!r}{nearest(key, known)}")
             if key in framework.options and value not in framework.options[key]:
-                raise ConfigError(f"{where}.layouts.{key}: {value!r} is not allowed{nearest(value, map(str, framework.options[key]))}")
+                raise ConfigError(
+                    f"{where}.layouts.{key}: {value!r} is not allowed{nearest(value, map(str, framework.options[key]))}"
+                )
         for model in layout.get("models", ()):
             if model not in models:
                 raise ConfigError(f"{where}.layouts.models: there is no model {model!r}{nearest(model, models)}")
@@ -216,7 +229,9 @@ def _layouts_at(
     config: Mapping[str, Any],
 ) -> Iterator[tuple[int, Layout]]:
     for index, candidate in enumerate(candidates):
-        if num_gpus not in candidate.get("num_gpus", [num_gpus]) or model.name not in candidate.get("models", [model.name]):
+        if num_gpus not in candidate.get("num_gpus", [num_gpus]) or model.name not in candidate.get(
+            "models", [model.name]
+        ):
             continue
         degrees = {axis: candidate.get(f"{axis}_parallel", 1) for axis in ("tensor", "pipeline")}
         fixed = [degree for degree in degrees.values() if degree != "all"]
@@ -225,19 +240,26 @@ def _layouts_at(
         rest = max(rest, 1) if not left else 1
         tensor, pipeline = (rest if degrees[axis] == "all" else degrees[axis] for axis in ("tensor", "pipeline"))
         data = candidate.get("data_parallel", rest if len(fixed) == 2 else 1)
-        yield index, Layout(
-            data_parallel=data,
-            tensor_parallel=tensor,
-            pipeline_parallel=pipeline,
-            micro_batch_size=candidate.get("micro_batch_size", config["micro_batch_size"]),
-            options={key: candidate.get(key, allowed[0]) for key, allowed in framework.options.items()},
-            default_options={key: allowed[0] for key, allowed in framework.options.items()},
+        yield (
+            index,
+            Layout(
+                data_parallel=data,
+                tensor_parallel=tensor,
+                pipeline_parallel=pipeline,
+                micro_batch_size=candidate.get("micro_batch_size", config["micro_batch_size"]),
+                options={key: candidate.get(key, allowed[0]) for key, allowed in framework.options.items()},
+                default_options={key: allowed[0] for key, allowed in framework.options.items()},
+            ),
         )
 
 
 def _obstacle(cell: Cell, adaptor: Any, system: System) -> Obstacle | None:
     can = adaptor.FRAMEWORK.parallelism
-    degrees = {"data": cell.layout.data_parallel, "tensor": cell.layout.tensor_parallel, "pipeline": cell.layout.pipeline_parallel}
+    degrees = {
+        "data": cell.layout.data_parallel,
+        "tensor": cell.layout.tensor_parallel,
+        "pipeline": cell.layout.pipeline_parallel,
+    }
     beyond = [axis for axis, degree in degrees.items() if degree > 1 and axis not in can]
     if beyond:
         able = ", ".join(sorted(can)) or "none: it runs on one GPU"
@@ -255,8 +277,8 @@ def _check_all_used(where: str, candidates: Mapping[str, list[Any]], matched: se
         for index, layout in enumerate(layouts):
             if (framework, index) not in matched:
                 raise ConfigError(
-                    f"{where}: frameworks.{framework}.layouts: {dict(layout)} is a candidate at no point of any comparison; "
-                    f"correct its num_gpus or models, or remove it"
+                    f"{where}: frameworks.{framework}.layouts: {dict(layout)} is a candidate at no point of any "
+                    f"comparison; correct its num_gpus or models, or remove it"
                 )
 
 
@@ -268,5 +290,3 @@ def _time_limits(
         if name != "default" and name not in models:
             raise ConfigError(f"{where}: time_limit_minutes: there is no model {name!r}{nearest(name, models)}")
     return {name: float(by_model.get(name, by_model["default"])) for name in used}
-
-

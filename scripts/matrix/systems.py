@@ -55,7 +55,9 @@ def visible_gpus() -> tuple[str, ...]:
     except pynvml.NVMLError:
         return ()
     try:
-        names = [pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount())]
+        names = [
+            pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount())
+        ]
     finally:
         pynvml.nvmlShutdown()
     # What CUDA_VISIBLE_DEVICES hides is not ours to plan with; entries may be indices, UUIDs or MIG names.

@@ -68,7 +68,17 @@ def read_record(path: Path, cell_id: str, repeat: int) -> dict[str, Any]:
 def _problem(record: Any, cell_id: str, repeat: int) -> str | None:
     if not isinstance(record, Mapping):
         return "it is no JSON object"
-    lacking = {"cell_id", "identity", "repeat", "status", "reason", "framework", "code", "ranks", "launch"} - record.keys()
+    lacking = {
+        "cell_id",
+        "identity",
+        "repeat",
+        "status",
+        "reason",
+        "framework",
+        "code",
+        "ranks",
+        "launch",
+    } - record.keys()
     if lacking:
         return f"it lacks {', '.join(sorted(lacking))}"
     if not isinstance(record["identity"], Mapping) or identity_hash(record["identity"]) != cell_id:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -48,4 +47,4 @@ def _chosen(
 
 def _rename(path: Path, why: str) -> None:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-    os.replace(path, path.with_name(f"record.{why}-{stamp}.json"))
+    path.replace(path.with_name(f"record.{why}-{stamp}.json"))

@@ -42,7 +42,6 @@ class Framework:
     packages: tuple[str, ...] = ()
     untraced_communication: bool = False
 
-
     def option(self, cell: Cell, name: str) -> Any:
         """A layout option's value in a cell; cells carry only those that differ from the default."""
         return cell.layout.options.get(name, self.options[name][0])
@@ -50,13 +49,15 @@ class Framework:
 
 @dataclass(frozen=True)
 class Job:
-    """One rank's view of the cell it runs. The process group's address is in the environment (RANK, MASTER_ADDR, ...)."""
+    """One rank's view of the cell it runs; where to meet the others is in the environment (MASTER_ADDR, ...)."""
 
     cell: Cell
     rank: int
     world_size: int
     local_rank: int
-    memory_limit_gib: float | None = None  # of device memory on a GPU; on a CPU the process is limited before it gets here
+    memory_limit_gib: float | None = (
+        None  # of device memory on a GPU; on a CPU the process is limited before it gets here
+    )
 
 
 class Engine(Protocol):

@@ -7,10 +7,10 @@ from dataclasses import fields, replace
 
 import jsonschema
 import pytest
-from studies import ROOT, cpu_system, expand, study_config
 
 from matrix.cells import Cell, Layout, canonical_json, cell_from_identity, identity_hash
 from matrix.config import load_schema
+from studies import ROOT, cpu_system, expand, study_config
 
 
 @pytest.fixture
@@ -45,7 +45,9 @@ def test_every_field_of_a_cell_is_in_the_id() -> None:
     assert {field.name for field in fields(Cell)} == {*CHANGES, "model"}
 
 
-@pytest.mark.parametrize("change", [{"num_layers": 5}, {"hidden_size": 64}, {"tie_embeddings": True}, {"seq_length": 9}])
+@pytest.mark.parametrize(
+    "change", [{"num_layers": 5}, {"hidden_size": 64}, {"tie_embeddings": True}, {"seq_length": 9}]
+)
 def test_a_shape_changes_the_id(cell: Cell, change: dict[str, int]) -> None:
     assert replace(cell, model=replace(cell.model, **change)).cell_id != cell.cell_id
 

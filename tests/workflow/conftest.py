@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from project import Project, copy_project, ended_afterwards
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from project import Project, Run, copy_project, ended_afterwards, wait_until
 
 pytestmark = pytest.mark.slow
@@ -271,7 +272,9 @@ def test_too_little_memory_is_a_result_until_it_is_forgotten(project: Project) -
 def full_disk(project: Project, tmp_path: Path) -> Iterator[Path]:
     """The cells' folder on a file system of its own with hardly any room, filled but for a few kilobytes."""
     folder = project.root / "results/local/cells/torch_ddp"
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True, text=True
+    )
     if mounted.returncode:
         pytest.skip(f"only root can mount a small file system: {mounted.stderr.strip()}")
     try:
@@ -302,7 +305,10 @@ def test_partial_tables_after_an_interruption(project: Project) -> None:
     assert refused.returncode == 1
     assert "--partial" in refused.output
     assert project.script("make_report.py", "--partial", "tiny").returncode == 0
-    assert {row["framework"]: row["status"] for row in project.measurements()} == {"torch_ddp": "missing", "torch_fsdp": "ok"}
+    assert {row["framework"]: row["status"] for row in project.measurements()} == {
+        "torch_ddp": "missing",
+        "torch_fsdp": "ok",
+    }
 
 
 def window(record: Path) -> tuple[float, float]:
@@ -316,5 +322,9 @@ def link_environment(project: Project) -> None:
     environment = project.root / ".venv"
     if not environment.exists():
         environment.symlink_to(Path(sys.prefix))
-    wanted = subprocess.run("cat envs/torch.txt envs/workflow.txt | cksum", shell=True, cwd=project.root, capture_output=True, text=True)
-    assert (Path(sys.prefix) / "installed-workflow").read_text().strip() == wanted.stdout.strip(), "run ./run once first"
+    wanted = subprocess.run(
+        "cat envs/torch.txt envs/workflow.txt | cksum", shell=True, cwd=project.root, capture_output=True, text=True
+    )
+    assert (Path(sys.prefix) / "installed-workflow").read_text().strip() == wanted.stdout.strip(), (
+        "run ./run once first"
+    )

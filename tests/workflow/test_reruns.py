@@ -7,6 +7,7 @@ import os
 import shutil
 
 import pytest
+
 from project import Project
 
 pytestmark = pytest.mark.slow
@@ -49,7 +50,9 @@ def test_a_copy_of_the_study_with_one_more_point_trains_only_that(project: Proje
 
 @pytest.mark.parametrize("path", ["metrics/flops.py", "papers/axonn.py", "papers/figures.py"])
 def test_an_edit_of_a_metric_a_table_or_a_plot_trains_nothing(project: Project, path: str) -> None:
-    project.edit(f"scripts/{path}", "from __future__ import annotations\n", "from __future__ import annotations\n\n# edited\n")
+    project.edit(
+        f"scripts/{path}", "from __future__ import annotations\n", "from __future__ import annotations\n\n# edited\n"
+    )
     run = project.snakemake("tiny")
     assert run.returncode == 0, run.output
     assert run.jobs("train_cell") == 0

@@ -87,9 +87,10 @@ def check_split(where: str, model: Model, layout: Layout, num_gpus: int, global_
     """The layout must cover the GPUs and cut batch, layers and heads into equal parts."""
     tensor, pipeline = layout.tensor_parallel, layout.pipeline_parallel
     if layout.num_gpus != num_gpus:
+        product = f"tensor {tensor} x pipeline {pipeline} x data {layout.data_parallel} is {layout.num_gpus} GPUs"
         raise ConfigError(
-            f"{where}: tensor {tensor} x pipeline {pipeline} x data {layout.data_parallel} is "
-            f"{layout.num_gpus} GPUs, not {num_gpus}; degrees must divide the GPUs: use `all`, or say at which `num_gpus` the layout is a candidate"
+            f"{where}: {product}, not {num_gpus}; degrees must divide the GPUs: use `all`, or say at which `num_gpus` "
+            f"the layout is a candidate"
         )
     if model.num_layers % pipeline:
         raise ConfigError(

@@ -29,7 +29,7 @@ if workflow.is_main_process:
     for hint in misspelt_studies(sys.argv[1:], study_names(ROOT)):
         logger.warning(hint)
     for study_name in set(study_names(ROOT)).intersection(sys.argv) or settings["studies"]:
-        study_of(study_name, settings["system"])
+        check_study(study_name)
 
 
 # A study's name is a target: `./run axonn_weak_scaling`.

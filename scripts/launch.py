@@ -86,6 +86,8 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
     cell_id = identity_hash(identity)
     check_config({"cell_id": cell_id, "model_name": args.model_name, "identity": identity}, "cell", ROOT, "--cell")
     cell = cell_from_identity(identity, args.model_name)
+    if cell.num_nodes > 1:
+        raise ValueError(f"the cell needs {cell.num_nodes} nodes, and cells are started on one machine only so far")
     system = load_system(args.system, ROOT)
     tokens = verified_tokens(args.tokens)
 

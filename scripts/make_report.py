@@ -9,6 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from matrix.config import read_config
 from matrix.studies import load_study
 from records.reading import read_outcomes
 from study_outputs import write_study_outputs
@@ -19,11 +20,12 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("study", help="name of the file in config/studies/")
-    parser.add_argument("--system", default="local", help="name of the file in config/systems/ (default: local)")
+    parser.add_argument("--system", help="name of the file in config/systems/ (default: the one of config/config.yaml)")
     parser.add_argument("--partial", action="store_true", help="also when cells are missing")
     args = parser.parse_args()
     try:
-        study = load_study(args.study, args.system, ROOT)
+        system = args.system or read_config(ROOT / "config" / "config.yaml", "config", ROOT)["system"]
+        study = load_study(args.study, system, ROOT)
         outcomes = read_outcomes(study, ROOT / "results")
         missing = [] if args.partial else [p for p in study.runnable() if outcomes[p.key].record is None]
         if missing:

@@ -53,7 +53,8 @@ def main() -> int:
         exchange.write_result(job.rank, train(job, adaptor, args.tokens, exchange))
     except Exception as error:
         traceback.print_exc()
-        exchange.write_failure(RankFailure(job.rank, failure_status(error), describe(error), time.time()))
+        status = failure_status(error, adaptor.FRAMEWORK)
+        exchange.write_failure(RankFailure(job.rank, status, describe(error, adaptor.FRAMEWORK), time.time()))
         # The others may wait for this rank in a collective that an orderly exit would wait for as well.
         sys.stderr.flush()
         os._exit(1)
@@ -125,8 +126,9 @@ def versions(framework: Framework) -> dict[str, str | None]:
     return found
 
 
-def failure_status(error: Exception) -> str:
-    if isinstance(error, NotAvailable):
+def failure_status(error: Exception, framework: Framework) -> str:
+    """not_available, oom or error."""
+    if isinstance(error, NotAvailable) or lacks_package(error, framework):
         return "not_available"
     if isinstance(error, MemoryError):
         return "oom"
@@ -139,10 +141,18 @@ def failure_status(error: Exception) -> str:
     return "error"
 
 
-def describe(error: Exception) -> str:
+def lacks_package(error: Exception, framework: Framework) -> bool:
+    """Whether a package of the framework is not installed, as opposed to a module that its code should have."""
+    modules = {package.replace("-", "_").lower() for package in framework.packages}
+    return isinstance(error, ModuleNotFoundError) and (error.name or "").lower() in modules
+
+
+def describe(error: Exception, framework: Framework) -> str:
     """The error's first line; the whole of it stands in the log."""
+    if lacks_package(error, framework):
+        return f"{error}: install it with pip install -r envs/{framework.environment}.txt"
     lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}" if not isinstance(error, NotAvailable) else lines[0]
+    return lines[0] if isinstance(error, NotAvailable) else f"{type(error).__name__}: {lines[0]}"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from matrix.cells import Cell
 from training.contract import Engine, Framework, Job
-from training.layouts import option, torch_reason
+from training.layouts import torch_reason
 
 FRAMEWORK = Framework(
     version=1,
@@ -35,7 +35,7 @@ def create_engine(job: Job) -> Engine:
     runtime = start(job)
     mesh = runtime.mesh(data=job.world_size)
     model = build_on_meta(cell, autocast=False)
-    shard_fully(model, mesh, cell.precision, reshard_after_forward=option(FRAMEWORK, cell, "reshard_after_forward"))
+    shard_fully(model, mesh, cell.precision, reshard_after_forward=FRAMEWORK.option(cell, "reshard_after_forward"))
     initial_weights = materialize(model, cell, runtime.device)
     return TorchEngine(
         runtime,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from matrix.cells import Cell
 from training.contract import Engine, Framework, Job
-from training.layouts import option, torch_reason
+from training.layouts import torch_reason
 
 FRAMEWORK = Framework(
     version=1,
@@ -27,7 +27,7 @@ def unsupported_reason(cell: Cell) -> str | None:
     stages, micro_batches = cell.layout.pipeline_parallel, cell.num_micro_batches
     if cell.model.tie_embeddings and stages > 1:
         return "tied embeddings would have to be shared by the first and the last pipeline stage"
-    if option(FRAMEWORK, cell, "schedule") == "1f1b" and micro_batches < stages:
+    if FRAMEWORK.option(cell, "schedule") == "1f1b" and micro_batches < stages:
         return f"1F1B needs at least as many micro-batches as stages: there are {micro_batches} and {stages}"
     return torch_reason(cell)
 
@@ -52,7 +52,7 @@ def create_engine(job: Job) -> Engine:
     if cell.layout.data_parallel > 1:
         model = replicate_with_ddp(model, runtime.device, mesh.get_group("data"))
     stage = pipeline_stage(model, cell, index, runtime.device, mesh.get_group("pipeline"))
-    schedule_type = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}[option(FRAMEWORK, cell, "schedule")]
+    schedule_type = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}[FRAMEWORK.option(cell, "schedule")]
     schedule = schedule_type(stage, cell.num_micro_batches, loss_fn=scaled_loss(cell), scale_grads=False)
     return TorchEngine(
         runtime,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from matrix.cells import Cell
 from training.contract import Engine, Framework, Job
-from training.layouts import option, torch_reason
+from training.layouts import torch_reason
 
 FRAMEWORK = Framework(
     version=1,
@@ -45,7 +45,7 @@ def create_engine(job: Job) -> Engine:
     cell = job.cell
     runtime = start(job)
     mesh = runtime.mesh(data=cell.layout.data_parallel, tensor=cell.layout.tensor_parallel)
-    sharded = option(FRAMEWORK, cell, "data_sharding") == "full"
+    sharded = FRAMEWORK.option(cell, "data_sharding") == "full"
     model = build_on_meta(cell, autocast=not sharded)
     split_over_tensor_ranks(model, mesh["tensor"])
     synchronised = always_synchronised

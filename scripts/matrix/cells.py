@@ -128,7 +128,7 @@ class Cell:
     gpus_per_node: int
 
     def label(self) -> str:
-        """For people: `torch_tensor, demo-20m, 2 GPU, tensor 2, micro-batch 1`."""
+        """For people: `torch_tensor, demo-14m, 2 GPU, tensor 2, micro-batch 1`."""
         return f"{self.framework}, {self.model.name}, {self.num_gpus} GPU, {self.layout.label()}"
 
     @property

@@ -108,27 +108,18 @@ def check_split(where: str, model: Model, layout: Layout, num_gpus: int, global_
         )
 
 
-def check_devices(
-    where: str, device: str, devices: Sequence[str], hardware: Mapping[str, Any], wanted: str | None
-) -> None:
-    """One known device kind in a comparison. On a CPU the peak is measured, so there is nothing to know."""
+def check_devices(where: str, device: str, devices: Sequence[str], hardware: Mapping[str, Any]) -> None:
+    """One known device kind a system. On a CPU the peak is measured, so there is nothing to know."""
     if device == "cpu":
-        if wanted:
-            raise ConfigError(f"{where}.device: {wanted!r} is asked for, but this system trains on CPU processes")
         return
-    if wanted and wanted not in devices:
-        raise ConfigError(f"{where}.device: the system has no {wanted!r}{nearest(wanted, devices)}")
-    chosen = [wanted] if wanted else list(devices)
-    if not chosen:
+    if not devices:
+        raise ConfigError(f"{where}: `devices` names no GPU, so no peak can be looked up; add its name")
+    if len(devices) > 1:
         raise ConfigError(
-            f"{where}: the system file names no GPU in `devices`, so no peak can be looked up; add its name"
+            f"{where}: the system has two device kinds or more ({', '.join(devices)}), and numbers of two kinds share "
+            f"no comparison; describe each as a system of its own"
         )
-    if len(chosen) > 1:
-        raise ConfigError(
-            f"{where}: the system has two device kinds or more ({', '.join(chosen)}), and numbers of two kinds share "
-            f"no comparison; choose one with `device:` in the comparison, or describe them as two systems"
-        )
-    check_peak(where, chosen[0], hardware)
+    check_peak(where, devices[0], hardware)
 
 
 def check_peak(where: str, device_name: str, hardware: Mapping[str, Any]) -> None:
@@ -137,7 +128,7 @@ def check_peak(where: str, device_name: str, hardware: Mapping[str, Any]) -> Non
     if device_name not in known:
         raise ConfigError(
             f"{where}: the peak of {device_name!r} is not known; add it to config/hardware.yaml with its dense "
-            f"half-precision FLOP/s and the source{nearest(device_name, known)}"
+            f"half-precision FLOP/s and the source{nearest(device_name, known)}, or train on the CPU with `device: cpu`"
         )
 
 

@@ -35,7 +35,11 @@ def misspelt_studies(words: Iterable[str], names: Sequence[str]) -> list[str]:
 
 
 def load_system(name: str, root: Path) -> System:
-    return system_from_config(name, read_config(root / "config" / "systems" / f"{name}.yaml", "system", root))
+    config = read_config(root / "config" / "systems" / f"{name}.yaml", "system", root)
+    try:
+        return system_from_config(name, config)
+    except ValueError as error:
+        raise ConfigError(f"config/systems/{name}.yaml: {error}") from None
 
 
 def load_hardware(root: Path) -> dict[str, Any]:
@@ -74,6 +78,7 @@ def expand_study(
 ) -> Study:
     """A validated study file -> Study. `where` heads every message."""
     checks.check_window(where, config["window"])
+    checks.check_devices(f"config/systems/{system.name}.yaml", system.device, system.devices, hardware)
     try:
         corpus = resolve_corpus(config["corpus"], root)
     except ValueError as error:
@@ -102,7 +107,6 @@ def expand_study(
         here = f"{where}: comparisons.{label}"
         points = _points(here, comparison, config, models)
         checks.check_scaling(here, comparison["scaling"], points)
-        checks.check_devices(here, system.device, system.devices, hardware, comparison.get("device"))
         used_models |= {model.name: model for model, _, _ in points}
         planned: dict[tuple[str, int], PlannedCell] = {}
         for framework in _chosen_frameworks(here, comparison, config):

@@ -18,16 +18,22 @@ class System:
     gpus_per_node: int
     max_gpus: int
     memory_limit_gib: float | None = None
-    startup_timeout_s: float = 120.0
+    startup_timeout_s: float = 300.0
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def system_from_config(name: str, config: Mapping[str, Any], found: tuple[str, ...] | None = None) -> System:
-    """Resolve a validated system file; `found` are the GPU names of this machine (asked of the driver by default)."""
+    """Resolve a validated system file; ValueError where it cannot be.
+
+    `found` are the GPU names of this machine, asked of the driver by default.
+    """
     device = config["device"]
-    gpus = (visible_gpus() if found is None else found) if device == "auto" else ()
+    ask = device == "auto" or (device == "cuda" and config["gpus_per_node"] == "auto")
+    gpus = (visible_gpus() if found is None else found) if ask else ()
     if device == "auto":
         device = "cuda" if gpus else "cpu"
+    if device == "cuda" and ask and not gpus:
+        raise ValueError("gpus_per_node is `auto`, but the driver shows no GPU on this machine; give their number")
     if device == "cpu":
         per_node = config["cpu_processes"] if config["gpus_per_node"] == "auto" else config["gpus_per_node"]
         devices: tuple[str, ...] = ()

@@ -37,6 +37,14 @@ def find_figure(paper: str, figure: str) -> Callable[..., Any]:
     return _find(paper, "figure", load_paper(paper).FIGURES, figure)
 
 
+def check_outputs(paper: str, tables: Iterable[str], figures: Iterable[str]) -> None:
+    """ValueError where a paper has no such table or figure: said before hours are spent on what should fill it."""
+    for table in tables:
+        find_table(paper, table)
+    for figure in figures:
+        find_figure(paper, figure)
+
+
 def _find(paper: str, kind: str, functions: dict[str, Callable[..., Any]], name: str) -> Callable[..., Any]:
     if name not in functions:
         raise ValueError(f"paper {paper} has no {kind} {name!r}{_nearest(name, functions)}")

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from matrix.cells import Cell
-from training.contract import Framework
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 CHECKPOINTING = ("none", "full", "selective")
-
-
-def option(framework: Framework, cell: Cell, name: str) -> Any:
-    """The cell's value of a layout option, or the default its adaptor declares."""
-    return cell.layout.options.get(name, framework.options[name][0])
 
 
 def torch_reason(cell: Cell) -> str | None:

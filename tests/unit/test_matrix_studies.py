@@ -137,8 +137,7 @@ def test_two_device_kinds_are_refused() -> None:
     system = cpu_system(device="cuda", devices=("V100", "A100"))
     message = refused(study_config(), system)
     assert "two device kinds" in message
-    chosen = comparison("strong", [("small", 1), ("small", 2)], device="A100")
-    expand(study_config(comparisons=chosen), system)
+    assert message.startswith("config/systems/here.yaml")
 
 
 def test_a_vocabulary_below_the_tokenizers_is_refused() -> None:
@@ -259,3 +258,8 @@ def test_auto_takes_processes_where_there_are_none() -> None:
 def test_a_named_device_is_not_asked_for() -> None:
     config = system_config(device="cuda", devices=["V100"], gpus_per_node=6, num_nodes=64)
     assert system_from_config("summit", config).max_gpus == 384
+
+
+def test_a_number_that_is_to_be_asked_for_where_there_is_no_gpu_is_refused() -> None:
+    with pytest.raises(ValueError, match="the driver shows no GPU"):
+        system_from_config("here", system_config(device="cuda", devices=["V100"]), found=())

@@ -12,10 +12,11 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from launching.environment import put_python_on_path
 from matrix.cells import canonical_json
-from matrix.config import ConfigError, check_config
+from matrix.config import ConfigError, check_config, nearest
 from matrix.plan import index_cells, record_path, study_folder
 from matrix.sources import combined_digest
 from matrix.studies import load_study, misspelt_studies, study_names
+from papers.loading import check_outputs
 
 RESULTS = Path("results")
 # `python` in a rule is the interpreter that runs Snakemake, activated or not; a conda environment comes before it.
@@ -52,6 +53,20 @@ wildcard_constraints:
 @cache
 def study_of(name, system):
     return explained(load_study, name, system, ROOT)
+
+
+def check_study(name):
+    """A study of this call, read and checked to the names of its tables, figures and reference."""
+    study = study_of(name, settings["system"])
+    try:
+        check_outputs(study.paper, study.tables, study.figures)
+    except ValueError as error:
+        raise WorkflowError(f"config/studies/{name}.yaml: {error}") from None
+    if study.reference and not Path(f"reference/{study.reference}.csv").is_file():
+        known = sorted(path.stem for path in Path("reference").glob("*.csv"))
+        raise WorkflowError(
+            f"config/studies/{name}.yaml: reference: no {study.reference!r}{nearest(study.reference, known)}"
+        )
 
 
 @cache
@@ -143,6 +158,11 @@ def tell_plan(study):
 def code_digest(*scripts):
     """One digest of entry points and all project files they import; a parameter, so that an edit makes outputs anew."""
     return combined_digest(scripts)
+
+
+def adaptor_code(wildcards):
+    """Of a study's adaptors: an edit trains nothing, but the rows measured before it are marked."""
+    return code_digest(*(f"frameworks/{name}.py" for name in study_of(wildcards.study, wildcards.system).frameworks))
 
 
 def table_code(script):

@@ -22,6 +22,7 @@ rule collect_measurements:
         "../../envs/workflow.yaml"
     params:
         code=code_digest("collect.py"),
+        adaptors=adaptor_code,
     shell:
         "python scripts/collect.py --study {wildcards.study} --system {wildcards.system}"
         " --output {output.measurements} 2> >(tee {log} >&2)"

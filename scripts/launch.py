@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=Path, required=True, help="JSON beside the token file")
     parser.add_argument("--record", type=Path, required=True, help="where to write the record")
     parser.add_argument("--log", type=Path, required=True, help="where the ranks' output goes")
-    parser.add_argument("--time-limit-minutes", type=float, required=True, help="end the cell after this long")
+    parser.add_argument("--time-limit-s", type=float, required=True, help="end the cell after this many seconds")
     args = parser.parse_args()
     stop = StopRequest()
     try:
@@ -143,7 +143,7 @@ def run_cell(
             rank_commands(args, cell, system, exchange, settings),
             Limits(
                 system.startup_timeout_s,
-                args.time_limit_minutes * 60,
+                args.time_limit_s,
                 stop.reason,
                 exchange.has_arrived,
                 exchange.has_started,

@@ -26,13 +26,12 @@ TINY = {
     "num_layers": 2, "hidden_size": 8, "num_heads": 2, "seq_length": 8, "vocab_size": 50304, "source": "tests",
 }  # fmt: skip
 # Long enough batches that a test can meet a cell in the middle of its eleven.
-SLOW = {**TINY, "num_layers": 4, "hidden_size": 64, "seq_length": 256}
+SLOW = {**TINY, "num_layers": 4, "hidden_size": 64, "seq_length": 192}
 STUDY = {
     "title": "tests",
     "paper": "axonn",
     "tables": ["strong_scaling"],
-    "figures": ["strong_scaling"],
-    "frameworks": {"torch_ddp": None, "torch_fsdp": None},
+    "frameworks": {"torch_ddp": None, "torch_plain": None},
     "global_batch_size": 2,
     "comparisons": {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": [1]}}},
 }

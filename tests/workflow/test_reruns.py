@@ -27,29 +27,32 @@ def test_a_second_call_does_nothing(project: Project) -> None:
 
 
 def test_a_deleted_record_is_measured_again_and_only_it(project: Project) -> None:
-    kept = project.record("torch_fsdp").read_bytes()
+    kept = project.record("torch_plain").read_bytes()
     project.record("torch_ddp").unlink()
     run = project.snakemake("tiny")
     assert run.returncode == 0, run.output
     assert run.jobs("train_cell") == 1
     assert project.record("torch_ddp").is_file()
-    assert project.record("torch_fsdp").read_bytes() == kept
+    assert project.record("torch_plain").read_bytes() == kept
 
 
 def test_a_copy_of_the_study_with_one_more_point_trains_only_that(project: Project) -> None:
     comparisons = {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": [1, 2]}}}
     project.write_study("more_gpus", comparisons=comparisons, frameworks={"torch_ddp": None})
-    project.write_study("more_frameworks", frameworks={"torch_ddp": None, "torch_fsdp": None, "torch_plain": None})
+    project.write_study("more_frameworks", frameworks={"torch_ddp": None, "torch_plain": None, "torch_fsdp": None})
     run = project.snakemake("more_gpus", "more_frameworks")
     assert run.returncode == 0, run.output
     assert run.jobs("train_cell") == 2
     assert project.record("torch_ddp", 2).is_file()
-    assert project.record("torch_plain").is_file()
+    assert project.record("torch_fsdp").is_file()
     assert len(project.measurements("more_gpus")) == 2
 
 
 @pytest.mark.parametrize("path", ["metrics/flops.py", "papers/axonn.py", "papers/figures.py"])
 def test_an_edit_of_a_metric_a_table_or_a_plot_trains_nothing(project: Project, path: str) -> None:
+    if path == "papers/figures.py":
+        project.write_study(figures=["strong_scaling"])
+        assert project.snakemake("tiny").jobs("make_figure") == 1
     project.edit(
         f"scripts/{path}", "from __future__ import annotations\n", "from __future__ import annotations\n\n# edited\n"
     )
@@ -68,6 +71,15 @@ def test_touched_files_without_snakemakes_memory_train_nothing(project: Project)
     for path in tokens:  # the newest of all
         os.utime(path)
     assert trained(project) == 0
+
+
+def test_tokens_made_again_train_only_what_is_missing(project: Project) -> None:
+    shutil.rmtree(project.root / "results" / "tokens")
+    assert project.snakemake("tiny").nothing_done
+    project.record("torch_plain").unlink()
+    run = project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    assert (run.jobs("tokenize_corpus"), run.jobs("train_cell")) == (1, 1)
 
 
 def test_plain_snakemake_is_as_careful(project: Project) -> None:
@@ -92,7 +104,7 @@ def test_an_edited_adaptor_marks_its_rows_and_forget_runs_exactly_those(project:
     assert run.returncode == 0, run.output
     assert (run.jobs("train_cell"), run.jobs("collect_measurements")) == (0, 1)
     changed = {row["framework"]: row["code_changed"].lower() for row in project.measurements()}
-    assert changed == {"torch_ddp": "true", "torch_fsdp": "false"}
+    assert changed == {"torch_ddp": "true", "torch_plain": "false"}
     assert "1 measured by other code than today's" in project.script("status.py", "tiny").output
 
     forgotten = project.script("status.py", "forget", "--code-changed", "tiny")
@@ -120,7 +132,7 @@ def test_a_removed_row_leaves_the_record_and_the_table(project: Project) -> None
     assert run.returncode == 0, run.output
     assert run.jobs("train_cell") == 0
     assert [row["framework"] for row in project.measurements()] == ["torch_ddp"]
-    assert project.record("torch_fsdp").is_file()
+    assert project.record("torch_plain").is_file()
 
 
 def test_a_mistake_in_a_study_says_so_and_changes_nothing(project: Project) -> None:

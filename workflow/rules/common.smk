@@ -11,7 +11,7 @@ ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from launching.environment import put_python_on_path
-from matrix.cells import canonical_json
+from matrix.cells import canonical_json, identity_hash
 from matrix.config import ConfigError, check_config, nearest
 from matrix.plan import index_cells, record_path, study_folder
 from matrix.sources import combined_digest
@@ -101,6 +101,23 @@ def reference_of(wildcards):
     """The file of published numbers that a study names, if it names one."""
     reference = study_of(wildcards.study, wildcards.system).reference
     return [f"reference/{reference}.csv"] if reference else []
+
+
+def tokens_of(wildcards):
+    """The JSON beside the token file that a cell trains on."""
+    return f"results/tokens/{cell_value(wildcards, 'corpus').key}/train.json"
+
+
+def needed_tokens(wildcards):
+    """A cell's tokens, unless it has its record."""
+    record = "results/{w.system}/cells/{w.framework}/{w.model}/{w.num_gpus}gpu/{w.cell_id}/repeat{w.repeat}/record.json"
+    return [] if Path(record.format(w=wildcards)).is_file() else [ancient(tokens_of(wildcards))]
+
+
+def cells_digest(wildcards):
+    """Of a study's cells: a parameter, so that another set of cells is collected anew."""
+    study = study_of(wildcards.study, wildcards.system)
+    return identity_hash({"cells": [list(planned.key) for planned in study.runnable()]})
 
 
 def study_targets(name, wildcards=None):

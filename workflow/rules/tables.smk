@@ -23,6 +23,7 @@ rule collect_measurements:
     params:
         code=code_digest("collect.py"),
         adaptors=adaptor_code,
+        cells=cells_digest,
     shell:
         "python scripts/collect.py --study {wildcards.study} --system {wildcards.system}"
         " --output {output.measurements} 2> >(tee {log} >&2)"

@@ -7,8 +7,9 @@
 
 rule train_cell:
     input:
-        # ancient: a newer checkout or a touched file says nothing about what was measured; the cell id does.
-        tokens=lambda wildcards: ancient(f"results/tokens/{cell_value(wildcards, 'corpus').key}/train.json"),
+        # Nothing where the record is there already: neither a newer checkout, nor a touched token file, nor tokens that
+        # had to be made again may redo a measurement. The cell id says what was measured.
+        needed_tokens,
     output:
         record="results/{system}/cells/{framework}/{model}/{num_gpus}gpu/{cell_id}/repeat{repeat}/record.json",
     log:
@@ -19,12 +20,13 @@ rule train_cell:
     threads: workflow.cores
     resources:
         # Limits are resources and no parameters: changing them reruns nothing.
-        runtime=lambda wildcards: cell_value(wildcards, "time_limit_minutes"),
+        time_limit_s=lambda wildcards: round(60 * cell_value(wildcards, "time_limit_minutes")),
     params:
         # Nothing but the identity: a parameter that changes reruns the job, and only another cell may do that.
         cell=lambda wildcards: canonical_json(cell_value(wildcards, "cell").identity()),
+        tokens=tokens_of,
     shell:
         # exec: the launcher must notice when Snakemake is gone.
         "exec python scripts/launch.py --system {wildcards.system} --cell {params.cell:q}"
-        " --model-name {wildcards.model:q} --repeat {wildcards.repeat} --tokens {input.tokens}"
-        " --record {output.record} --log {log} --time-limit-minutes {resources.runtime}"
+        " --model-name {wildcards.model:q} --repeat {wildcards.repeat} --tokens {params.tokens}"
+        " --record {output.record} --log {log} --time-limit-s {resources.time_limit_s}"

@@ -22,6 +22,7 @@ from corpus.verify import check_tokens
 from launching import results
 from launching.environment import available_cores, free_port, rank_variables, shared_settings, threads_per_process
 from launching.exchange import Exchange
+from launching.host_load import others_cpu_s, read_host_clock
 from launching.host_lock import host_lock
 from launching.processes import Limits, LogWriter, RankCommand, run_ranks
 from matrix.cells import Cell, cell_from_identity, identity_hash
@@ -136,6 +137,7 @@ def run_cell(
     threads = threads_per_process(cores, cell.num_gpus)
     settings = shared_settings(threads, system.environment)
     kills_before = results.host_memory_kills()
+    clock_before = read_host_clock()
     with tempfile.TemporaryDirectory(prefix="ranks-", dir=args.record.parent) as folder:
         exchange = Exchange(Path(folder))
         write_json(exchange.cell_file, json.loads(args.cell))
@@ -150,6 +152,7 @@ def run_cell(
             ),
             log,
         )
+        clock_after = read_host_clock()
         kills_after = results.host_memory_kills()
         killed_for_memory = None not in (kills_before, kills_after) and kills_after > kills_before
         verdict = results.judge(ending, exchange, cell.num_gpus, killed_for_memory)
@@ -170,6 +173,8 @@ def run_cell(
             "threads_per_process": threads,
             "environment": settings,
             "memory_limit_gib": system.memory_limit_gib,
+            "wall_s": clock_after.wall_s - clock_before.wall_s,
+            "others_cpu_s": others_cpu_s(clock_before, clock_after),
             "job_id": None,
         },
         **reported,

@@ -145,6 +145,9 @@ _CIRCUMSTANCES = [
         ("threads_per_process", "", "OMP_NUM_THREADS"),
         ("cpu_cores", "", "cores the launcher could use on its node"),
     ]),
+    *_columns(NUMBER, [
+        ("others_cpu_percent", "percent", "share of the launcher's node's cores that others used while the cell ran"),
+    ]),
     *_columns(BOOLEAN, [("oversubscribed", "", "on a CPU: processes x threads on a node exceed its cores")]),
     *_columns(TEXT, [("initial_weights", "", "shared: framework-neutral, from the seed; native: the framework's own")]),
     *_columns(BOOLEAN, [("code_changed", "", "the record's code differs from today's")]),

@@ -20,6 +20,8 @@ from metrics.scaling import Point, scale_points
 from metrics.timing import timing_of_ranks
 
 BYTES_PER_GIB = 2**30
+# A desktop's own processes stay below; another job does not.
+BUSY_HOST_PERCENT = 10.0
 Row = dict[str, Any]
 
 
@@ -125,6 +127,10 @@ def _circumstances(record: Mapping[str, Any], cell: Cell) -> Row:
         "versions": ";".join(f"{name} {version}" for name, version in sorted(record["versions"].items()) if version),
         "notes": ["the nodes were shared with other jobs"] if launch["node_shared"] else [],
     }
+    others = others_cpu_percent(launch)
+    row["others_cpu_percent"] = others
+    if others is not None and others > BUSY_HOST_PERCENT:
+        row["notes"].append(f"the host was busy: others used {others:.0f} % of its cores, so times may be too long")
     if cell.device == "cpu":
         processes = max(Counter(rank["host"] for rank in ranks).values(), default=cell.num_gpus // launch["num_nodes"])
         row["oversubscribed"] = processes * launch["threads_per_process"] > launch["cpu_cores"]
@@ -134,6 +140,13 @@ def _circumstances(record: Mapping[str, Any], cell: Cell) -> Row:
                 f"on {launch['cpu_cores']} cores"
             )
     return row
+
+
+def others_cpu_percent(launch: Mapping[str, Any]) -> float | None:
+    """Share of the launcher's node's cores that others used while the cell ran; None where the host did not tell."""
+    if launch["others_cpu_s"] is None or launch["wall_s"] <= 0:
+        return None
+    return 100 * launch["others_cpu_s"] / (launch["wall_s"] * launch["cpu_cores"])
 
 
 def _loss_columns(record: Mapping[str, Any], row: Row) -> Row:

@@ -100,6 +100,8 @@ def make_record(
             "threads_per_process": 1,
             "environment": {"OMP_NUM_THREADS": "1"},
             "memory_limit_gib": None,
+            "wall_s": 20.0,
+            "others_cpu_s": 0.5,
             "job_id": None,
         },
         "versions": {"python": "3.11.7", "torch": "2.13.0"},

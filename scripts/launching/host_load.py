@@ -1,0 +1,42 @@
+"""How much of the host others used while a cell ran: a busy host gives numbers that look like any other."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class HostClock:
+    """Seconds at one moment; `busy_s` is the processor time spent on the whole host (None where it is not known),
+    time the hypervisor took away included; `own_s` that of this process and its ended children."""
+
+    wall_s: float
+    busy_s: float | None
+    own_s: float
+
+
+def read_host_clock(stat: Path = Path("/proc/stat")) -> HostClock:
+    own = sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
+    return HostClock(time.monotonic(), _busy_s(stat), own)
+
+
+def others_cpu_s(before: HostClock, after: HostClock) -> float | None:
+    """Processor seconds that went to others between two moments; None where the host does not tell."""
+    if before.busy_s is None or after.busy_s is None:
+        return None
+    return max(0.0, (after.busy_s - before.busy_s) - (after.own_s - before.own_s))
+
+
+def _busy_s(stat: Path) -> float | None:
+    try:
+        user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, stat.read_text().split()[1:9])
+    except (OSError, ValueError):
+        return None
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,68 @@
+"""The study `parity` as shipped, and a wrong adaptor beside it: equal losses are told from unequal ones."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from project import ROOT, Project
+
+pytestmark = pytest.mark.slow
+
+DOUBLE = "torch_ddp_without_allreduce"
+
+
+@pytest.fixture
+def parity_table(fresh_project: Project) -> list[dict[str, str]]:
+    """Rows of the table `parity` of the shipped study plus the test double on 2 processes."""
+    shutil.copy2(ROOT / "tests" / "data" / f"{DOUBLE}.py", fresh_project.root / "scripts" / "frameworks")
+    study = yaml.safe_load((ROOT / "config" / "studies" / "parity.yaml").read_text())
+    study["frameworks"][DOUBLE] = {"layouts": [{"num_gpus": [2]}]}
+    fresh_project.write_yaml("config/studies/parity.yaml", study)
+    run = fresh_project.snakemake("parity", timeout=600)
+    assert run.returncode == 0, run.output
+    path = fresh_project.root / "results" / "local" / "parity" / "tables" / "parity.csv"
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        row["losses"] = losses_of(fresh_project.root, row["cell_id"])
+    return rows
+
+
+def losses_of(root: Path, cell_id: str) -> list[float]:
+    """Mean over the ranks that hold a loss, batch by batch, straight from the record."""
+    (path,) = root.glob(f"results/local/cells/**/{cell_id}/repeat1/record.json")
+    series = [rank["losses"] for rank in json.loads(path.read_text())["ranks"]]
+    held = [losses for losses in series if losses[0] is not None]
+    return [sum(batch) / len(batch) for batch in zip(*held, strict=True)]
+
+
+@pytest.mark.timeout(700)
+def test_every_layout_prints_the_losses_of_plain_torch(parity_table: list[dict[str, str]]) -> None:
+    (reference,) = [row["losses"] for row in parity_table if row["framework"] == "torch_plain"]
+    assert len(reference) == 11
+    assert reference[0] - reference[-1] > 0.1  # a model that does not learn would prove little
+    layouts = set()
+    for row in parity_table:
+        assert row["status"] == "ok", row
+        largest = max(abs(a - b) / abs(b) for a, b in zip(row["losses"], reference, strict=True))
+        assert float(row["max_relative_difference"]) == pytest.approx(largest, rel=1e-6, abs=1e-12)
+        if row["framework"] == DOUBLE:
+            assert largest > 1e-4
+            assert row["within_tolerance"] == "False"
+        else:
+            assert largest <= 1e-4, row
+            assert row["within_tolerance"] == "True"
+            layouts.add((row["framework"], int(row["num_gpus"]), row["layout"].partition(",")[0]))
+    pure = {(f, n, f"{axis} {n}") for n in (2, 4) for f, axis in PURE_AXIS.items()}
+    mixed = {("torch_tensor", 4, "data 2 x tensor 2"), ("torch_pipeline", 4, "data 2 x pipeline 2")}
+    single = {(f, 1, "data 1") for f in (*PURE_AXIS, "torch_plain")}
+    assert layouts == pure | mixed | single
+
+
+PURE_AXIS = {"torch_ddp": "data", "torch_fsdp": "data", "torch_tensor": "tensor", "torch_pipeline": "pipeline"}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,25 +22,24 @@ pytestmark = pytest.mark.slow
 
 FAULTY_ADAPTOR = '''"""Test double: torch_ddp with a fault on rank 1."""
 
-import os
-import signal
 import time
 
 from frameworks import torch_ddp
 from frameworks.torch_ddp import FRAMEWORK, unsupported_reason
 from training.contract import NotAvailable
 
+FAULT = "{fault}"
+
 
 def create_engine(job):
-    fault = {fault!r}
-    if job.rank == 1 and fault == "hang":
+    if job.rank == 1 and FAULT == "hang":
         time.sleep(600)
-    if fault == "not_available":
+    if FAULT == "not_available":
         raise NotAvailable("its server is not there: start it on port 1")
     engine = torch_ddp.create_engine(job)
-    if job.rank == 1 and fault == "crash":
+    if job.rank == 1 and FAULT == "crash":
         engine.step = fail
-    if fault == "nan":
+    if FAULT == "nan":
         engine.read_loss = lambda loss: float("nan")
     return engine
 
@@ -48,13 +48,13 @@ def fail(batch):
     print("the last line before the end", flush=True)
     raise RuntimeError("this rank had enough")
 '''
+FAULTS = ("crash", "hang", "nan", "not_available")
 TWO = {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": [2]}}}
 SLOW = {"main": {"scaling": "strong", "cross": {"models": ["slow"], "num_gpus": [2]}}}
 
 
-def write_faulty(project: Project, fault: str) -> None:
-    (project.root / "scripts/frameworks/faulty.py").write_text(FAULTY_ADAPTOR.replace("{fault!r}", repr(fault)))
-    project.write_study(frameworks={"faulty": None, "torch_ddp": None}, comparisons=TWO)
+def write_faulty(project: Project, fault: str, name: str) -> None:
+    (project.root / f"scripts/frameworks/{name}.py").write_text(FAULTY_ADAPTOR.replace("{fault}", fault))
 
 
 def assert_nothing_left(project: Project) -> None:
@@ -64,59 +64,73 @@ def assert_nothing_left(project: Project) -> None:
     assert not list((project.root / "results").rglob("*.tmp"))
 
 
-def assert_missing_and_shown(project: Project, run: Run, kind: str, reason: str) -> None:
-    """The faulty cell is missing with its reason, the other measured, the tables there, the status not zero."""
+@pytest.fixture(scope="module")
+def faulty_project(
+    finished_project: Project, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Project, Run]]:
+    """A study with an adaptor for every fault and a sound one, run once."""
+    folder = tmp_path_factory.mktemp("faulty") / "project"
+    project = Project(shutil.copytree(finished_project.root, folder, symlinks=True))
+    for fault in FAULTS:
+        write_faulty(project, fault, f"faulty_{fault}")
+    frameworks = {**{f"faulty_{fault}": None for fault in FAULTS}, "torch_ddp": None}
+    project.write_study(frameworks=frameworks, comparisons=TWO)
+    project.edit("config/systems/local.yaml", "startup_timeout_s: 300", "startup_timeout_s: 20")
+    with ended_afterwards(project):
+        run = project.snakemake("tiny")
+        assert_nothing_left(project)
+        yield project, run
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "reason"),
+    [
+        ("crash", "crash", "rank 1: RuntimeError: this rank had enough"),
+        ("hang", "startup_timeout", "had not met the others after 20 s"),
+    ],
+)
+def test_a_fault_leaves_its_cell_missing_and_shown(
+    faulty_project: tuple[Project, Run], fault: str, kind: str, reason: str
+) -> None:
+    project, run = faulty_project
     assert run.returncode != 0
     assert reason in run.output
     rows = {row["framework"]: row for row in project.measurements()}
     assert rows["torch_ddp"]["status"] == "ok"
-    assert (rows["faulty"]["status"], rows["faulty"]["kind"]) == ("missing", kind)
-    assert reason in rows["faulty"]["reason"]
-    assert rows["faulty"]["batch_time_s"] == ""
+    row = rows[f"faulty_{fault}"]
+    assert (row["status"], row["kind"]) == ("missing", kind)
+    assert reason in row["reason"]
+    assert row["batch_time_s"] == row["speedup"] == ""
     assert kind.replace("_", " ") in project.table("strong_scaling").replace("_", " ")
-    assert not list(project.root.glob("results/local/cells/faulty/**/record.json"))
-    assert_nothing_left(project)
+    assert not list(project.root.glob(f"results/local/cells/faulty_{fault}/**/record.json"))
 
 
-def test_a_rank_that_crashes_ends_its_cell_with_its_words(project: Project) -> None:
-    write_faulty(project, "crash")
-    run = project.snakemake("tiny")
-    assert_missing_and_shown(project, run, "crash", "rank 1: RuntimeError: this rank had enough")
-    failure = project.failure("faulty", 2)
-    assert "the last line before the end" in failure["last_lines"]
-    # The next call runs exactly the missing cell, and a mended adaptor makes it whole.
-    write_faulty(project, "none")
-    again = project.snakemake("tiny")
+def test_a_crash_keeps_the_ranks_last_lines(faulty_project: tuple[Project, Run]) -> None:
+    assert "the last line before the end" in faulty_project[0].failure("faulty_crash", 2)["last_lines"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [("not_available", "start it on port 1"), ("nan", "a loss was not finite")]
+)
+def test_a_result_that_is_no_measurement_enters_no_comparison(
+    faulty_project: tuple[Project, Run], status: str, reason: str
+) -> None:
+    (row,) = [row for row in faulty_project[0].measurements() if row["framework"] == f"faulty_{status}"]
+    assert row["status"] == status
+    assert reason in row["reason"]
+    assert row["batch_time_s"] == row["speedup"] == ""
+
+
+def test_a_mended_adaptor_runs_exactly_what_was_missing(faulty_project: tuple[Project, Run], tmp_path: Path) -> None:
+    project = Project(shutil.copytree(faulty_project[0].root, tmp_path / "project", symlinks=True))
+    for fault in ("crash", "hang"):
+        write_faulty(project, "none", f"faulty_{fault}")
+    with ended_afterwards(project):
+        again = project.snakemake("tiny")
     assert again.returncode == 0, again.output
-    assert again.jobs("train_cell") == 1
-    assert {row["status"] for row in project.measurements()} == {"ok"}
+    assert again.jobs("train_cell") == 2
+    assert {row["status"] for row in project.measurements()} == {"ok", "nan", "not_available"}
     assert not list(project.root.rglob("failure.json"))
-
-
-def test_a_rank_that_hangs_at_start_up_is_named(project: Project) -> None:
-    write_faulty(project, "hang")
-    project.edit("config/systems/local.yaml", "startup_timeout_s: 300", "startup_timeout_s: 12")
-    run = project.snakemake("tiny")
-    assert_missing_and_shown(project, run, "startup_timeout", "had not met the others after 12 s")
-
-
-def test_a_framework_without_its_server_is_a_result(project: Project) -> None:
-    write_faulty(project, "not_available")
-    run = project.snakemake("tiny")
-    assert run.returncode == 0, run.output
-    row = next(row for row in project.measurements() if row["framework"] == "faulty")
-    assert row["status"] == "not_available"
-    assert "start it on port 1" in row["reason"]
-    assert project.snakemake("tiny").nothing_done
-
-
-def test_a_loss_that_is_not_finite_enters_no_comparison(project: Project) -> None:
-    write_faulty(project, "nan")
-    run = project.snakemake("tiny")
-    assert run.returncode == 0, run.output
-    row = next(row for row in project.measurements() if row["framework"] == "faulty")
-    assert row["status"] == "nan"
-    assert row["speedup"] == row["batch_time_s"] == ""
 
 
 def test_a_time_limit_ends_the_cell(project: Project) -> None:

@@ -16,8 +16,8 @@ ALLOCATOR = {
     "MALLOC_TOP_PAD_": "268435456",
 }
 
-# How long GNU OpenMP's threads burn their core before they sleep when there is nothing to do. By default so long that one
-# other process on the host makes a batch 5 to 50 times slower; with this it costs its share and no more.
+# How long GNU OpenMP's threads burn their core before they sleep when there is nothing to do. By default so long that
+# one other process on the host makes a batch 5 to 50 times slower; with this it costs its share and no more.
 OPENMP = {"GOMP_SPINCOUNT": "1000"}
 
 

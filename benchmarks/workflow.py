@@ -1,4 +1,4 @@
-"""What the workflow itself costs: seconds a cell spends outside its training, Snakemake's share, a plan of 10,000 cells.
+"""What the workflow itself costs: seconds a cell spends outside its training, Snakemake's share, 10,000 cells planned.
 
     python benchmarks/workflow.py [--cells 1000] [--planned 10000]
 

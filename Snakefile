@@ -33,7 +33,15 @@ if workflow.is_main_process:
 
 
 # A study's name is a target: `./run axonn_weak_scaling`.
+unusable = unusable_studies(ROOT, {rule.name for rule in workflow.rules})
+for study_name, reason in unusable.items():
+    if study_name in sys.argv:
+        raise WorkflowError(reason)
+    logger.warning(reason)
+
 for study_name in study_names(ROOT):
+    if study_name in unusable:
+        continue
 
     rule:
         name:

@@ -20,6 +20,7 @@ from typing import Any
 from atomic import write_json
 from corpus.verify import check_tokens
 from launching import results
+from launching.child import adopt_orphans
 from launching.environment import available_cores, free_port, rank_variables, shared_settings, threads_per_process
 from launching.exchange import Exchange
 from launching.host_load import others_cpu_s, read_host_clock
@@ -45,6 +46,7 @@ def main() -> int:
     parser.add_argument("--log", type=Path, required=True, help="where the ranks' output goes")
     parser.add_argument("--time-limit-s", type=float, required=True, help="end the cell after this many seconds")
     args = parser.parse_args()
+    adopt_orphans()
     stop = StopRequest()
     try:
         return launch_cell(args, stop)
@@ -131,6 +133,7 @@ def run_cell(
 ) -> tuple[dict[str, Any], results.Verdict]:
     """Start the ranks on this machine and judge their end; returns the record's facts beside the verdict."""
     started_at = results.now()
+    results.clear_former_launch(args.record.parent)
     commit, dirty = results.git_state(ROOT)
     digests = code_digests(cell.framework)
     cores = available_cores()
@@ -138,7 +141,7 @@ def run_cell(
     settings = shared_settings(threads, system.environment)
     kills_before = results.host_memory_kills()
     clock_before = read_host_clock()
-    with tempfile.TemporaryDirectory(prefix="ranks-", dir=args.record.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=results.RANKS_PREFIX, dir=args.record.parent) as folder:
         exchange = Exchange(Path(folder))
         write_json(exchange.cell_file, json.loads(args.cell))
         ending = run_ranks(
@@ -155,7 +158,7 @@ def run_cell(
         clock_after = read_host_clock()
         kills_after = results.host_memory_kills()
         killed_for_memory = None not in (kills_before, kills_after) and kills_after > kills_before
-        verdict = results.judge(ending, exchange, cell.num_gpus, killed_for_memory)
+        verdict = results.judge(ending, exchange, cell.num_gpus, cell.layout.data_parallel, killed_for_memory)
         reported = results.gathered(exchange, cell.num_gpus)
     facts = {
         "started_at": started_at,

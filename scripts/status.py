@@ -39,7 +39,7 @@ def main() -> int:
         if arguments[:1] == ["forget"]:
             return run_forget(arguments[1:])
         return run_show(arguments)
-    except ConfigError as error:
+    except (ConfigError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
 

@@ -12,12 +12,19 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
+
+from launching.child import kill_descendants
 
 POLL_S = 0.05
 # A rank that fails takes others down through broken connections; its own account must have time to arrive.
 ACCOUNT_GRACE_S = 2.0
 TERMINATE_GRACE_S = 3.0
 LAST_LINES = 20
+# Characters: of one piece of a line, of a line that is shown again, and of a whole log.
+LINE_LIMIT = 65_536
+LAST_LINE_LIMIT = 500
+LOG_LIMIT = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -55,17 +62,18 @@ class LogWriter:
         self._file = path.open("w", encoding="utf-8", errors="replace")
         self._lock = threading.Lock()
         self._last: dict[int, deque[str]] = {}
-        self._write_error: OSError | None = None
+        self._written = 0
+        self._full = False
 
     def note(self, line: str) -> None:
         self._write(f"[launcher] {line}\n")
 
-    def copy(self, rank: int, stream: object) -> None:
+    def copy(self, rank: int, stream: TextIO) -> None:
         """Until the stream ends; a full disk must not leave a rank blocked on a pipe that nobody empties."""
         last = self._last.setdefault(rank, deque(maxlen=LAST_LINES))
-        for line in stream:  # type: ignore[attr-defined]
-            last.append(line.rstrip("\n"))
-            self._write(f"[rank {rank}] {line}")
+        while line := stream.readline(LINE_LIMIT):
+            last.append(line.rstrip("\n")[:LAST_LINE_LIMIT])
+            self._write(f"[rank {rank}] {line}" if line.endswith("\n") else f"[rank {rank}] {line}\n")
 
     def last_lines(self, rank: int) -> tuple[str, ...]:
         return tuple(self._last.get(rank, ()))
@@ -76,12 +84,18 @@ class LogWriter:
 
     def _write(self, text: str) -> None:
         with self._lock:
-            if self._write_error is None:
-                try:
-                    self._file.write(text)
-                    self._file.flush()
-                except OSError as error:
-                    self._write_error = error
+            if self._full:
+                return
+            try:
+                self._file.write(text)
+                self._written += len(text)
+                if self._written > LOG_LIMIT:
+                    self._full = True
+                    self._file.write("[launcher] the log is cut here: the ranks print too much\n")
+                self._file.flush()
+            except OSError:
+                # A full disk: the record's own writing will say so.
+                self._full = True
 
 
 def run_ranks(commands: Sequence[RankCommand], limits: Limits, log: LogWriter) -> Ending:
@@ -133,7 +147,11 @@ def _watch(processes: Mapping[int, subprocess.Popen[str]], limits: Limits) -> En
         if not all_started and elapsed > limits.startup_timeout_s:
             return _startup_timeout(processes, limits)
         if elapsed > limits.time_limit_s:
-            return Ending("time_limit", f"not finished after the time limit of {limits.time_limit_s / 60:g} minutes", 0)
+            running = ", ".join(str(rank) for rank, code in codes.items() if code is None)
+            reason = (
+                f"not finished after the time limit of {limits.time_limit_s / 60:g} minutes (rank {running} running)"
+            )
+            return Ending("time_limit", reason)
         time.sleep(POLL_S)
 
 
@@ -185,6 +203,8 @@ def _end_all(processes: Mapping[int, subprocess.Popen[str]]) -> None:
         # The group outlives its leader when a rank has started helpers of its own.
         _signal_group(process, signal.SIGKILL, only_running=False)
         process.wait()
+    kill_descendants()
+    for process in processes.values():
         if process.stdout and not process.stdout.closed and process.poll() is None:
             process.stdout.close()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +18,8 @@ from launching.exchange import Exchange, RankFailure
 from launching.processes import Ending
 
 FAILURE_FILE = "failure.json"
+# Folders in which the ranks of one launch leave their accounts.
+RANKS_PREFIX = "ranks-"
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,8 @@ class Verdict:
     last_lines: tuple[str, ...] = ()
 
 
-def judge(ending: Ending, exchange: Exchange, num_ranks: int, killed_for_memory: bool) -> Verdict:
-    """What the ranks' common end means (DESIGN's table "What ends a cell")."""
+def judge(ending: Ending, exchange: Exchange, num_ranks: int, data_parallel: int, killed_for_memory: bool) -> Verdict:
+    """What the ranks' common end means: a record's status, or why there must be none."""
     failures = [f for f in (exchange.read_failure(rank) for rank in range(num_ranks)) if f is not None]
     for status in ("oom", "not_available"):
         first = _earliest([f for f in failures if f.status == status])
@@ -63,6 +67,10 @@ def judge(ending: Ending, exchange: Exchange, num_ranks: int, killed_for_memory:
             return Verdict("", f"rank {rank} ended well but left no result", "crash", rank)
         if result["world_size"] != num_ranks:
             return Verdict("", f"rank {rank} ran in a world of {result['world_size']}, not {num_ranks}", "crash", rank)
+    shares = sorted({(result["rank"]["data_rank"], result["rank"]["data_size"]) for result in results if result})
+    if shares != [(rank, data_parallel) for rank in range(data_parallel)]:
+        said = ", ".join(f"{rank} of {size}" for rank, size in shares)
+        return Verdict("", f"the ranks read shares {said} of the batch, not each of {data_parallel}", "crash")
     losses = [loss for result in results if result for loss in result["rank"]["losses"] if loss is not None]
     if not losses:
         return Verdict("", "no rank held a loss, so nothing shows that it trained", "crash")
@@ -84,6 +92,14 @@ def gathered(exchange: Exchange, num_ranks: int) -> dict[str, Any]:
 
 def write_failure(folder: Path, failure: Failure) -> None:
     write_json(folder / FAILURE_FILE, asdict(failure))
+
+
+def clear_former_launch(folder: Path) -> None:
+    """Remove what a launcher that was killed left, and note the same for this one until it gives its own account."""
+    for left in folder.glob(f"{RANKS_PREFIX}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    reason = "the launcher was killed before it could say why"
+    write_failure(folder, Failure("interrupted", reason, None, (), now(), socket.gethostname(), None))
 
 
 def read_failure(folder: Path) -> Failure | None:

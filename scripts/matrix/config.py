@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def read_yaml(path: Path, root: Path) -> Any:
         raise ConfigError(f"{shown}: cannot be read: {error}") from None
     try:
         return yaml.load(text, Loader=_UniqueKeyLoader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise ConfigError(f"{shown}: is not valid YAML: {' '.join(str(error).split())}") from None
 
 
@@ -39,9 +40,7 @@ def read_config(path: Path, schema: str, root: Path) -> dict[str, Any]:
 def check_config(data: Any, schema: str, root: Path, shown: str) -> dict[str, Any]:
     """`data` with defaults filled in; ConfigError when it breaks the schema. `shown` names where it came from."""
     rules = load_schema(schema, root)
-    errors = sorted(
-        jsonschema.Draft202012Validator(rules).iter_errors(data), key=lambda e: list(map(str, e.absolute_path))
-    )
+    errors = sorted(_VALIDATOR(rules).iter_errors(data), key=lambda e: list(map(str, e.absolute_path)))
     if errors:
         raise ConfigError(f"{shown}: " + "; ".join(_explain(error) for error in errors[:5]))
     return _with_defaults(data, rules)
@@ -96,6 +95,25 @@ def _shown(path: Path, root: Path) -> str:
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 
+def _is_integer(_checker: Any, value: Any) -> bool:
+    """2.0 is no integer here: it would give the same cell another id."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(_checker: Any, value: Any) -> bool:
+    """Neither .nan nor .inf, nor an integer that no float can hold."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+_VALIDATOR = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {"integer": _is_integer, "number": _is_number}
+    ),
+)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -106,6 +124,8 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         seen = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(None, None, "a key is a list or a mapping", key_node.start_mark)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
             seen.add(key)

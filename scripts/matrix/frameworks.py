@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from matrix.config import ConfigError, nearest
+from training.contract import Framework
 
 
 def load_adaptor(name: str) -> ModuleType:
@@ -17,20 +18,26 @@ def load_adaptor(name: str) -> ModuleType:
         raise ConfigError(f"there is no framework {name!r} in scripts/frameworks{nearest(name, known)}")
     try:
         module = importlib.import_module(f"frameworks.{name}")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(
             f"scripts/frameworks/{name}.py cannot be imported: {type(error).__name__}: {error}"
         ) from error
     lacking = [part for part in ("FRAMEWORK", "unsupported_reason", "create_engine") if not hasattr(module, part)]
     if lacking:
         raise ConfigError(f"scripts/frameworks/{name}.py lacks {', '.join(lacking)} (see scripts/training/contract.py)")
+    declared = module.FRAMEWORK
+    if not isinstance(declared, Framework) or type(declared.version) is not int:
+        raise ConfigError(
+            f"scripts/frameworks/{name}.py: FRAMEWORK is no training.contract.Framework with a whole version"
+        )
     return module
 
 
 def adaptor_names() -> list[str]:
     import frameworks
 
-    return sorted(p.stem for folder in frameworks.__path__ for p in Path(folder).glob("*.py") if p.stem != "__init__")
+    stems = (path.stem for folder in frameworks.__path__ for path in Path(folder).glob("*.py"))
+    return sorted(stem for stem in stems if stem != "__init__" and stem.isidentifier())
 
 
 def environment_identity(name: str, root: Path) -> dict[str, object]:

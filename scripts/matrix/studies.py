@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,27 @@ from matrix.systems import System, system_from_config
 from training.contract import Framework
 from training.loop import LOOP_VERSION
 
+# Names become targets, folders and words of command lines.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+NAME_RULE = "a name is letters, digits, - and _, at most 100, with a letter or digit first"
 COMMON_LAYOUT_KEYS = ("tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_size", "num_gpus", "models")
 
 
 def study_names(root: Path) -> list[str]:
     """The studies there are; the one thing in the project that is listed from a folder."""
-    return sorted(path.stem for path in (root / "config" / "studies").glob("*.yaml"))
+    return sorted(path.stem for path in (root / "config" / "studies").glob("*.yaml") if NAME.fullmatch(path.stem))
+
+
+def unusable_studies(root: Path, taken: Collection[str]) -> dict[str, str]:
+    """Study files whose name cannot be a target, with the reason; `taken` are the names of the workflow's own rules."""
+    unusable = {}
+    for path in sorted((root / "config" / "studies").glob("*.yaml")):
+        where = f"config/studies/{path.name}"
+        if not NAME.fullmatch(path.stem):
+            unusable[path.stem] = f"{where}: {NAME_RULE}; rename the file"
+        elif path.stem in taken:
+            unusable[path.stem] = f"{where}: a rule of the workflow has this name; rename the file"
+    return unusable
 
 
 def misspelt_studies(words: Iterable[str], names: Sequence[str]) -> list[str]:
@@ -35,6 +51,8 @@ def misspelt_studies(words: Iterable[str], names: Sequence[str]) -> list[str]:
 
 
 def load_system(name: str, root: Path) -> System:
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"system {name!r}: {NAME_RULE}")
     config = read_config(root / "config" / "systems" / f"{name}.yaml", "system", root)
     try:
         return system_from_config(name, config)
@@ -59,6 +77,8 @@ def load_study(name: str, system_name: str, root: Path) -> Study:
 
     Raises ConfigError for whatever is wrong in a file it reads.
     """
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"study {name!r}: {NAME_RULE}")
     path = root / "config" / "studies" / f"{name}.yaml"
     where = f"config/studies/{name}.yaml"
     config = check_config(read_yaml(path, root), "study", root, where)
@@ -81,7 +101,7 @@ def expand_study(
     checks.check_devices(f"config/systems/{system.name}.yaml", system.device, system.devices, hardware)
     try:
         corpus = resolve_corpus(config["corpus"], root)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise ConfigError(f"{where}: corpus: {error}") from None
     frameworks = {}
     for framework in config["frameworks"]:
@@ -89,7 +109,7 @@ def expand_study(
             frameworks[framework] = load_adaptor(framework)
         except ConfigError as error:
             raise ConfigError(f"{where}: frameworks: {error}") from None
-    environments = {name: environment_identity(m.FRAMEWORK.environment, root) for name, m in frameworks.items()}
+    environments = {name: _environment(where, name, module, root) for name, module in frameworks.items()}
     candidates = {
         framework: _check_layout_keys(
             f"{where}: frameworks.{framework}",
@@ -161,6 +181,13 @@ def expand_study(
         comparisons=tuple(comparisons),
         time_limit_minutes=_time_limits(where, config["time_limit_minutes"], used_models, models),
     )
+
+
+def _environment(where: str, framework: str, adaptor: Any, root: Path) -> dict[str, object]:
+    try:
+        return environment_identity(adaptor.FRAMEWORK.environment, root)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: frameworks.{framework}: {error}") from None
 
 
 def _points(
@@ -271,7 +298,13 @@ def _obstacle(cell: Cell, adaptor: Any, system: System) -> Obstacle | None:
     # Before what the adaptor says of the device: the system that is large enough may have another one.
     if cell.num_gpus > system.max_gpus:
         return Obstacle("missing", f"needs {cell.num_gpus} GPUs, this system ({system.name}) has {system.max_gpus}")
-    reason = adaptor.unsupported_reason(cell)
+    try:
+        reason = adaptor.unsupported_reason(cell)
+    except Exception as error:
+        raise ConfigError(
+            f"scripts/frameworks/{cell.framework}.py: unsupported_reason failed for {cell.label()}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
     return Obstacle("unsupported", reason) if reason else None
 
 

@@ -60,17 +60,30 @@ def _row(study: Study, planned: PlannedCell, cell_id: str, outcome: Outcome | No
     record = outcome.record
     if record is None:
         return row
-    row |= _circumstances(record, planned.cell)
-    row["code_changed"] = outcome.code_changed
-    row["record_path"] = record_path(Path("results"), study.system.name, planned).as_posix()
-    row |= _loss_columns(record, row)
-    if outcome.status == "ok":
-        try:
-            row |= _metric_columns(record, planned.cell, hardware, row)
-        except ValueError as error:
-            # A record that cannot be measured is no result: shown, never counted.
-            row |= {"status": "missing", "kind": "corrupt_record", "reason": str(error)}
+    # A record that cannot be measured is no result: shown, never counted. Its schema was checked when it was read, but
+    # values that no run leaves (a stamp of 1e308) still break arithmetic, and must not take the other rows with them.
+    try:
+        row |= _recorded_columns(study, planned, outcome, record, hardware, row)
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+        row |= {"status": "missing", "kind": "corrupt_record", "reason": f"the record cannot be measured: {error}"}
     return row
+
+
+def _recorded_columns(
+    study: Study,
+    planned: PlannedCell,
+    outcome: Outcome,
+    record: Mapping[str, Any],
+    hardware: Mapping[str, Any],
+    row: Row,
+) -> Row:
+    columns = {**row, **_circumstances(record, planned.cell)}
+    columns["code_changed"] = outcome.code_changed
+    columns["record_path"] = record_path(Path("results"), study.system.name, planned).as_posix()
+    columns |= _loss_columns(record, columns)
+    if outcome.status == "ok":
+        columns |= _metric_columns(record, planned.cell, hardware, columns)
+    return columns
 
 
 def _effective_outcome(planned: PlannedCell, outcome: Outcome | None) -> Outcome:

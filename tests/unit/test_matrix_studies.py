@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 
 from matrix.checks import check_model
 from matrix.config import ConfigError, check_config, read_yaml
-from matrix.frameworks import environment_identity
-from matrix.studies import load_study, study_names
+from matrix.frameworks import environment_identity, load_adaptor
+from matrix.studies import load_study, load_system, study_names, unusable_studies
 from matrix.systems import system_from_config
 from studies import MODELS, ROOT, comparison, cpu_system, expand, study_config
 
@@ -176,6 +177,12 @@ def test_a_cell_larger_than_the_system_is_planned_and_never_run() -> None:
     [
         ({"reapeats": 2}, "unknown key 'reapeats' (did you mean 'repeats'?"),
         ({"precision": "fp23"}, "precision: 'fp23' is not allowed (did you mean 'fp32'?"),
+        ({"repeats": 2.0}, "repeats: 2.0 is not of type 'integer'"),
+        ({"seed": 10**29}, "seed: 100000000000000000000000000000 is greater than the maximum"),
+        ({"learning_rate": float("nan")}, "learning_rate: nan is not of type 'number'"),
+        ({"learning_rate": float("inf")}, "learning_rate: inf is not of type 'number'"),
+        ({"time_limit_minutes": 10**400}, "time_limit_minutes"),
+        ({"comparisons": {"a\n": {"scaling": "none"}}}, "does not match"),
         ({"repeats": 0}, "repeats: 0 is less than the minimum of 1"),
         ({"title": None}, "missing key 'title'"),
         ({"frameworks": {"torch_dpp": None}}, "in scripts/frameworks (did you mean 'torch_ddp'?"),
@@ -203,6 +210,8 @@ def test_mistakes_name_the_file_the_key_and_the_nearest_right_one(change: dict[s
         ("a: [1", "is not valid YAML"),
         ("a: 1\na: 2", "key 'a' is given twice"),
         ("\x00", "is not valid YAML"),
+        ("? [a, b]\n: 1", "a key is a list or a mapping"),
+        (f"a: {'9' * 5000}", "is not valid YAML"),
     ],
 )
 def test_files_that_are_no_yaml(tmp_path: Path, text: str, expected: str) -> None:
@@ -263,3 +272,46 @@ def test_a_named_device_is_not_asked_for() -> None:
 def test_a_number_that_is_to_be_asked_for_where_there_is_no_gpu_is_refused() -> None:
     with pytest.raises(ValueError, match="the driver shows no GPU"):
         system_from_config("here", system_config(device="cuda", devices=["V100"]), found=())
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["$(touch pwn)", "my study", "q'x", "a;b", "a{b}", "-n", "a" * 101, "ä"])
+def test_a_name_that_a_shell_would_read_otherwise_is_no_target(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "config" / "studies"
+    folder.mkdir(parents=True)
+    (folder / f"{name}.yaml").write_text("title: x")
+    (folder / "fine.yaml").write_text("title: x")
+    assert study_names(tmp_path) == ["fine"]
+    assert list(unusable_studies(tmp_path, ())) == [name]
+    with pytest.raises(ConfigError, match="a name is letters"):
+        load_study(name, "local", ROOT)
+    with pytest.raises(ConfigError, match="a name is letters"):
+        load_system(name, ROOT)
+
+
+def test_a_rules_name_is_no_studys(tmp_path: Path) -> None:
+    (tmp_path / "config" / "studies").mkdir(parents=True)
+    (tmp_path / "config" / "studies" / "train_cell.yaml").write_text("title: x")
+    assert "a rule of the workflow has this name" in unusable_studies(tmp_path, {"train_cell"})["train_cell"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("raise SystemExit(3)", "cannot be imported: SystemExit"),
+        ("x = (", "cannot be imported: SyntaxError"),
+        ("x = 1", "lacks FRAMEWORK"),
+        ("FRAMEWORK = 1\nunsupported_reason = create_engine = None", "FRAMEWORK is no training.contract.Framework"),
+    ],
+)
+def test_a_broken_adaptor_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str) -> None:
+    import frameworks
+
+    (tmp_path / "broken_adaptor.py").write_text(text)
+    monkeypatch.setattr(frameworks, "__path__", [*frameworks.__path__, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "frameworks.broken_adaptor", raising=False)
+    with pytest.raises(ConfigError, match=r"scripts/frameworks/broken_adaptor.py") as caught:
+        load_adaptor("broken_adaptor")
+    assert expected in str(caught.value)

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.slow
 
 FAULTY_ADAPTOR = '''"""Test double: torch_ddp with a fault on rank 1."""
 
+import subprocess
 import time
 
 from frameworks import torch_ddp
@@ -39,6 +40,10 @@ def create_engine(job):
     engine = torch_ddp.create_engine(job)
     if job.rank == 1 and FAULT == "crash":
         engine.step = fail
+    if FAULT == "same_share":
+        engine.data_rank = 0
+    if FAULT == "helper":
+        subprocess.Popen(["sleep", "4242"], start_new_session=True)
     if FAULT == "nan":
         engine.read_loss = lambda loss: float("nan")
     return engine
@@ -48,7 +53,7 @@ def fail(batch):
     print("the last line before the end", flush=True)
     raise RuntimeError("this rank had enough")
 '''
-FAULTS = ("crash", "hang", "nan", "not_available")
+FAULTS = ("crash", "hang", "nan", "not_available", "same_share", "helper")
 TWO = {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": [2]}}}
 SLOW = {"main": {"scaling": "strong", "cross": {"models": ["slow"], "num_gpus": [2]}}}
 
@@ -87,6 +92,7 @@ def faulty_project(
     [
         ("crash", "crash", "rank 1: RuntimeError: this rank had enough"),
         ("hang", "startup_timeout", "had not met the others after 20 s"),
+        ("same_share", "crash", "the ranks read shares 0 of 2 of the batch, not each of 2"),
     ],
 )
 def test_a_fault_leaves_its_cell_missing_and_shown(
@@ -121,14 +127,20 @@ def test_a_result_that_is_no_measurement_enters_no_comparison(
     assert row["batch_time_s"] == row["speedup"] == ""
 
 
+def test_a_helper_in_a_session_of_its_own_is_ended_with_its_rank(faulty_project: tuple[Project, Run]) -> None:
+    """assert_nothing_left in the fixture has looked for it; its cell is sound."""
+    rows = {row["framework"]: row["status"] for row in faulty_project[0].measurements()}
+    assert rows["faulty_helper"] == "ok"
+
+
 def test_a_mended_adaptor_runs_exactly_what_was_missing(faulty_project: tuple[Project, Run], tmp_path: Path) -> None:
     project = Project(shutil.copytree(faulty_project[0].root, tmp_path / "project", symlinks=True))
-    for fault in ("crash", "hang"):
+    for fault in ("crash", "hang", "same_share"):
         write_faulty(project, "none", f"faulty_{fault}")
     with ended_afterwards(project):
         again = project.snakemake("tiny")
     assert again.returncode == 0, again.output
-    assert again.jobs("train_cell") == 2
+    assert again.jobs("train_cell") == 3
     assert {row["status"] for row in project.measurements()} == {"ok", "nan", "not_available"}
     assert not list(project.root.rglob("failure.json"))
 

@@ -15,7 +15,7 @@ from matrix.cells import canonical_json, identity_hash
 from matrix.config import ConfigError, check_config, nearest
 from matrix.plan import index_cells, record_path, study_folder
 from matrix.sources import combined_digest
-from matrix.studies import load_study, misspelt_studies, study_names
+from matrix.studies import load_study, misspelt_studies, study_names, unusable_studies
 from papers.loading import check_outputs
 
 RESULTS = Path("results")
@@ -148,6 +148,9 @@ def write_partial_outputs(study):
         return
     for line in missing:
         logger.error(f"{study.name}: missing: {line}")
+    if not missing:
+        logger.error(f"{study.name}: every cell is measured, and a later step failed; its message stands above.")
+        return
     logger.error(
         f"{study.name}: {len(missing)} of {len(study.runnable())} cells are missing; what the others measured is in "
         f"{folder.relative_to(ROOT)}. The same command again runs the missing ones."

@@ -25,8 +25,8 @@ rule collect_measurements:
         adaptors=adaptor_code,
         cells=cells_digest,
     shell:
-        "python scripts/collect.py --study {wildcards.study} --system {wildcards.system}"
-        " --output {output.measurements} 2> >(tee {log} >&2)"
+        "python scripts/collect.py --study {wildcards.study:q} --system {wildcards.system:q}"
+        " --output {output.measurements:q} 2> >(tee {log:q} >&2)"
 
 
 rule make_table:
@@ -44,9 +44,9 @@ rule make_table:
         paper=lambda wildcards: study_of(wildcards.study, wildcards.system).paper,
         reference=lambda wildcards, input: f"--reference {input.reference}" if input.reference else "",
     shell:
-        "python scripts/make_tables.py --measurements {input.measurements} --paper {params.paper}"
-        " --table {wildcards.table} {params.reference}"
-        " --output-dir results/{wildcards.system}/{wildcards.study}/tables 2> >(tee {log} >&2)"
+        "python scripts/make_tables.py --measurements {input.measurements:q} --paper {params.paper:q}"
+        " --table {wildcards.table:q} {params.reference}"
+        " --output-dir results/{wildcards.system}/{wildcards.study}/tables 2> >(tee {log:q} >&2)"
 
 
 rule make_figure:
@@ -64,6 +64,6 @@ rule make_figure:
         paper=lambda wildcards: study_of(wildcards.study, wildcards.system).paper,
         reference=lambda wildcards, input: f"--reference {input.reference}" if input.reference else "",
     shell:
-        "python scripts/make_figures.py --measurements {input.measurements} --paper {params.paper}"
-        " --figure {wildcards.figure} {params.reference}"
-        " --output-dir results/{wildcards.system}/{wildcards.study}/figures 2> >(tee {log} >&2)"
+        "python scripts/make_figures.py --measurements {input.measurements:q} --paper {params.paper:q}"
+        " --figure {wildcards.figure:q} {params.reference}"
+        " --output-dir results/{wildcards.system}/{wildcards.study}/figures 2> >(tee {log:q} >&2)"

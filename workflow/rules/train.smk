@@ -20,13 +20,13 @@ rule train_cell:
     threads: workflow.cores
     resources:
         # Limits are resources and no parameters: changing them reruns nothing.
-        time_limit_s=lambda wildcards: round(60 * cell_value(wildcards, "time_limit_minutes")),
+        time_limit_s=lambda wildcards: max(1, round(60 * cell_value(wildcards, "time_limit_minutes"))),
     params:
         # Nothing but the identity: a parameter that changes reruns the job, and only another cell may do that.
         cell=lambda wildcards: canonical_json(cell_value(wildcards, "cell").identity()),
         tokens=tokens_of,
     shell:
         # exec: the launcher must notice when Snakemake is gone.
-        "exec python scripts/launch.py --system {wildcards.system} --cell {params.cell:q}"
-        " --model-name {wildcards.model:q} --repeat {wildcards.repeat} --tokens {params.tokens}"
-        " --record {output.record} --log {log} --time-limit-s {resources.time_limit_s}"
+        "exec python scripts/launch.py --system {wildcards.system:q} --cell {params.cell:q}"
+        " --model-name {wildcards.model:q} --repeat {wildcards.repeat} --tokens {params.tokens:q}"
+        " --record {output.record:q} --log {log:q} --time-limit-s {resources.time_limit_s}"

@@ -1,0 +1,108 @@
+"""A record that cannot be trusted counts as missing with a reason, whatever was done to it; the others are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factories import make_record
+from launching.processes import LAST_LINE_LIMIT, LogWriter
+from matrix.plan import PlannedCell, Study, record_path
+from metrics.rows import measurement_rows
+from records.reading import read_outcomes
+from records.setting_aside import forget, set_aside_damaged
+from studies import comparison, expand, study_config
+
+Change = Callable[[dict[str, Any]], Any]
+
+
+@pytest.fixture
+def study() -> Study:
+    return expand(
+        study_config(frameworks={"torch_ddp": None}, comparisons=comparison("strong", [("small", 1), ("small", 2)]))
+    )
+
+
+def write_record(results: Path, study: Study, planned: PlannedCell, change: Change | None = None) -> Path:
+    record = json.loads(json.dumps(make_record(planned.cell, planned.repeat)))
+    if change:
+        change(record)
+    path = record_path(results, study.system.name, planned)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(record))
+    return path
+
+
+DAMAGE: dict[str, Change] = {
+    "ranks is a number": lambda r: r.update(ranks=5),
+    "ranks holds a number": lambda r: r.update(ranks=[1]),
+    "no launch": lambda r: r.update(launch=None),
+    "no versions": lambda r: r.pop("versions"),
+    "no settings": lambda r: r.pop("settings"),
+    "no start": lambda r: r.pop("started_at"),
+    "an end that is no time": lambda r: r.update(finished_at="zz"),
+    "a rank without a device": lambda r: r["ranks"][0].pop("device_name"),
+    "a stamp that is text": lambda r: r["ranks"][0]["batch_end_s"].__setitem__(3, "x"),
+    "a stamp that is null": lambda r: r["ranks"][0]["batch_end_s"].__setitem__(3, None),
+    "a batch less": lambda r: r["ranks"][0]["batch_end_s"].pop(),
+    "a rank less": lambda r: r["ranks"].pop(),
+    "a product in no time": lambda r: r["ranks"][0].update(matmul_seconds=[0, 0]),
+    "a framework that is a list": lambda r: r.update(framework=[1]),
+    "an unknown status": lambda r: r.update(status="fine"),
+    "another cell": lambda r: r["identity"].update(global_batch_size=4),
+    "another repeat": lambda r: r.update(repeat=2),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_record_is_missing_and_can_be_set_aside(study: Study, tmp_path: Path, damage: str) -> None:
+    whole, broken = study.planned
+    write_record(tmp_path, study, whole)
+    path = write_record(tmp_path, study, broken, DAMAGE[damage])
+    outcomes = read_outcomes(study, tmp_path)
+    assert outcomes[whole.key].status == "ok"
+    assert (outcomes[broken.key].status, outcomes[broken.key].kind) == ("missing", "corrupt_record")
+    rows = measurement_rows(study, outcomes, {})
+    assert list(rows["status"]) == ["ok", "missing"]
+    assert [moved for moved, _ in set_aside_damaged(study, outcomes, tmp_path)] == [path]
+    assert not path.exists()
+    assert len(list(path.parent.glob("record.damaged-*.json"))) == 1
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"a": NaN}', "[]", "null", "3"])
+def test_a_file_that_is_no_record_is_missing(study: Study, tmp_path: Path, text: str) -> None:
+    path = write_record(tmp_path, study, study.planned[0])
+    path.write_text(text)
+    assert read_outcomes(study, tmp_path)[study.planned[0].key].kind == "corrupt_record"
+
+
+def test_a_value_that_breaks_arithmetic_takes_no_other_row_with_it(study: Study, tmp_path: Path) -> None:
+    whole, broken = study.planned
+    write_record(tmp_path, study, whole)
+    write_record(tmp_path, study, broken, lambda r: r["ranks"][0]["batch_end_s"].__setitem__(3, 1e308))
+    rows = measurement_rows(study, read_outcomes(study, tmp_path), {})
+    assert rows["status"][0] == "ok"
+    assert rows["batch_time_s"].notna()[0]
+
+
+def test_forgetting_keeps_the_record_beside_its_cell(study: Study, tmp_path: Path) -> None:
+    path = write_record(tmp_path, study, study.planned[0])
+    outcomes = read_outcomes(study, tmp_path)
+    assert forget(study, outcomes, tmp_path, lambda o: o.status == "oom") == []
+    assert forget(study, outcomes, tmp_path, lambda o: o.status == "ok") == [path]
+    assert len(list(path.parent.glob("record.forgotten-*.json"))) == 1
+
+
+def test_output_without_end_is_cut(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_text("x" * 1_000_000 + "\nlast\n")
+    log = LogWriter(tmp_path / "log.txt")
+    with source.open() as stream:
+        log.copy(0, stream)
+    log.close()
+    assert log.last_lines(0)[-1] == "last"
+    assert max(map(len, log.last_lines(0))) <= LAST_LINE_LIMIT

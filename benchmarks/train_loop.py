@@ -124,7 +124,7 @@ def measure_project(cell: Cell, folder: Path, repeat: int) -> dict:
     record.parent.mkdir()
     command = [sys.executable, SCRIPTS / "launch.py", "--system", "local", "--cell", canonical_json(cell.identity())]
     command += ["--model-name", cell.model.name, "--repeat", str(repeat), "--tokens", folder / "tokens.json"]
-    command += ["--record", record, "--log", record.parent / "log.txt", "--time-limit-minutes", "10"]
+    command += ["--record", record, "--log", record.parent / "log.txt", "--time-limit-s", "600"]
     subprocess.run([str(part) for part in command], check=True, stdout=subprocess.DEVNULL)
     return json.loads(record.read_text())
 

@@ -51,16 +51,16 @@ def main() -> int:
     try:
         return launch_cell(args, stop)
     except ValueError as error:
-        _fail(args, "refused", str(error), stop)
+        _fail(args, "refused", str(error))
         return 2
     except InterruptedError as error:
-        _fail(args, "interrupted", str(error), stop)
+        _fail(args, "interrupted", str(error))
         return 1
     except OSError as error:
         kind = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "crash"
         where = f" ({error.filename})" if error.filename else ""
         hint = "; make room and run again" if kind == "disk_full" else ""
-        _fail(args, kind, f"{error.strerror or error}{where}{hint}", stop)
+        _fail(args, kind, f"{error.strerror or error}{where}{hint}")
         return 1
 
 
@@ -106,7 +106,7 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
     finally:
         log.close()
     if not verdict.status:
-        _fail(args, verdict.kind, verdict.reason, stop, verdict.rank, verdict.last_lines)
+        _fail(args, verdict.kind, verdict.reason, verdict.rank, verdict.last_lines)
         return 1
     record = {
         "record_version": 1,
@@ -217,7 +217,6 @@ def _fail(
     args: argparse.Namespace,
     kind: str,
     reason: str,
-    stop: StopRequest,
     rank: int | None = None,
     last_lines: tuple[str, ...] = (),
 ) -> None:

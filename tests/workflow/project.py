@@ -27,6 +27,8 @@ TINY = {
 }  # fmt: skip
 # Long enough batches that a test can meet a cell in the middle of its eleven.
 SLOW = {**TINY, "num_layers": 4, "hidden_size": 64, "seq_length": 192}
+# Parameters, gradients and optimizer state alone take 0.8 GB.
+BIG = {**TINY, "hidden_size": 512}
 STUDY = {
     "title": "tests",
     "paper": "axonn",
@@ -158,7 +160,7 @@ def copy_project(target: Path) -> Project:
             shutil.copy2(source, target / name)
     project = Project(target)
     models = yaml.safe_load((target / "config" / "models.yaml").read_text())
-    project.write_yaml("config/models.yaml", {**models, "tiny": TINY, "slow": SLOW})
+    project.write_yaml("config/models.yaml", {**models, "tiny": TINY, "slow": SLOW, "big": BIG})
     project.write_study()
     return project
 

@@ -277,7 +277,7 @@ def test_a_damaged_token_file_is_made_again(project: Project) -> None:
 
 def test_too_little_memory_is_a_result_until_it_is_forgotten(project: Project) -> None:
     project.edit("config/systems/local.yaml", "cpu_processes: 4", "cpu_processes: 4\nmemory_limit_gib: 0.6")
-    big = {"main": {"scaling": "strong", "cross": {"models": ["demo-14m"], "num_gpus": [1]}}}
+    big = {"main": {"scaling": "strong", "cross": {"models": ["big"], "num_gpus": [1]}}}
     project.write_study(frameworks={"torch_ddp": None}, comparisons=big)
     run = project.snakemake("tiny")
     assert run.returncode == 0, run.output

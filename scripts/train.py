@@ -130,7 +130,8 @@ def failure_status(error: Exception, framework: Framework) -> str:
     """not_available, oom or error."""
     if isinstance(error, NotAvailable) or lacks_package(error, framework):
         return "not_available"
-    if isinstance(error, MemoryError):
+    # The second is the dynamic linker's way to say that a library did not fit.
+    if isinstance(error, MemoryError) or (isinstance(error, ImportError) and "failed to map segment" in str(error)):
         return "oom"
     # Only a framework built on torch raises torch's errors, and then torch is loaded already.
     if "torch" in sys.modules:

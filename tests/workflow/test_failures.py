@@ -276,7 +276,7 @@ def test_a_damaged_token_file_is_made_again(project: Project) -> None:
 
 
 def test_too_little_memory_is_a_result_until_it_is_forgotten(project: Project) -> None:
-    project.edit("config/systems/local.yaml", "cpu_processes: 4", "cpu_processes: 4\nmemory_limit_gib: 0.6")
+    project.edit("config/systems/local.yaml", "cpu_processes: 4", "cpu_processes: 4\nmemory_limit_gib: 0.9")
     big = {"main": {"scaling": "strong", "cross": {"models": ["big"], "num_gpus": [1]}}}
     project.write_study(frameworks={"torch_ddp": None}, comparisons=big)
     run = project.snakemake("tiny")
@@ -287,7 +287,7 @@ def test_too_little_memory_is_a_result_until_it_is_forgotten(project: Project) -
     assert "OOM" in project.table("strong_scaling")
     assert project.snakemake("tiny").nothing_done
 
-    project.edit("config/systems/local.yaml", "memory_limit_gib: 0.6\n", "")
+    project.edit("config/systems/local.yaml", "memory_limit_gib: 0.9\n", "")
     assert project.snakemake("tiny", "--dry-run").jobs("train_cell") == 0
     assert project.script("status.py", "forget", "--status", "oom", "tiny").returncode == 0
     again = project.snakemake("tiny")

@@ -7,7 +7,7 @@ Three ways to train the same model on the same batches with one process, taking 
 
 - `project`: a cell of torch_plain through scripts/launch.py and scripts/train.py;
 - `bare`: a loop of ten lines of torch, with the launcher's thread and allocator settings;
-- `default`: the same ten lines with whatever threads and allocator torch takes by itself.
+- `default`: the same ten lines with whatever threads, allocator and AdamW implementation torch takes by itself.
 
 A time is the mean of the last 10 of 11 batches. A ratio is the median of the ratios within each turn, so that what
 else the machine does meets all three alike. The share of the matmul peak counts no recomputation (there is none) and
@@ -66,9 +66,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="turns")
     parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16"), default=["fp32", "bf16"])
     parser.add_argument("--bare", type=Path, help=argparse.SUPPRESS)  # it starts itself: identity.json is there
+    parser.add_argument("--default", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.bare:
-        print(json.dumps(train_bare(arguments.bare)))
+        print(json.dumps(train_bare(arguments.bare, fused=None if arguments.default else True)))
         return
     shares = "share of matmul peak: project | bare | default"
     print(f"| precision | project, s | project / bare | default / project | {shares} |")
@@ -111,7 +112,7 @@ def take_turns(cell: Cell, folder: Path, repeats: int) -> list[Turn]:
         project = timed_mean([end - start for start, end in stamps])
         settings = shared_settings(threads_per_process(available_cores(), 1), {})
         bare = timed_mean(measure_bare(folder, settings))
-        default = timed_mean(measure_bare(folder, {}))
+        default = timed_mean(measure_bare(folder, {}, "--default"))
         peak = 2 * rank["matmul_size"] ** 3 / min(rank["matmul_seconds"])
         turns.append(Turn(project, bare, default, peak))
         print(f"turn {repeat}: {turns[-1]}", file=sys.stderr, flush=True)
@@ -129,16 +130,16 @@ def measure_project(cell: Cell, folder: Path, repeat: int) -> dict:
     return json.loads(record.read_text())
 
 
-def measure_bare(folder: Path, settings: dict[str, str]) -> list[float]:
+def measure_bare(folder: Path, settings: dict[str, str], *arguments: str) -> list[float]:
     """Seconds of each batch of the bare loop, in a process of its own under `settings`."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "OMP_", "MKL_"))}
     with host_lock(lambda holder: print(holder, file=sys.stderr), lambda: True):
-        command = [sys.executable, str(Path(__file__).resolve()), "--bare", str(folder)]
+        command = [sys.executable, str(Path(__file__).resolve()), "--bare", str(folder), *arguments]
         done = subprocess.run(command, env=inherited | settings, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout)
 
 
-def train_bare(folder: Path) -> list[float]:
+def train_bare(folder: Path, fused: bool | None) -> list[float]:
     """Seconds of each batch: torch and nothing else around the project's model and batches."""
     import torch
     import torch.nn.functional as F
@@ -153,7 +154,7 @@ def train_bare(folder: Path) -> list[float]:
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(initial_weight(cell.model, cell.seed, name)))
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=cell.learning_rate, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0, fused=True
+        model.parameters(), lr=cell.learning_rate, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0, fused=fused
     )
     tokens = np.fromfile(folder / "tokens.bin", dtype=np.uint16)
     reader = BatchReader(tokens, cell.model.seq_length, cell.model.vocab_size, cell.global_batch_size)

@@ -161,8 +161,13 @@ class Cell:
         return _without_defaults(full)
 
     @cached_property
+    def identity_json(self) -> str:
+        """Kept: the rules ask for it several times a cell, and a plan may have 10,000."""
+        return canonical_json(self.identity())
+
+    @cached_property
     def cell_id(self) -> str:
-        return identity_hash(self.identity())
+        return _short_hash(self.identity_json)
 
 
 def canonical_json(data: Mapping[str, Any]) -> str:
@@ -172,7 +177,7 @@ def canonical_json(data: Mapping[str, Any]) -> str:
 
 def identity_hash(identity: Mapping[str, Any]) -> str:
     """The cell id: 12 hex digits; 10,000 cells collide with a probability below 2e-7."""
-    return hashlib.sha256(canonical_json(identity).encode()).hexdigest()[:12]
+    return _short_hash(canonical_json(identity))
 
 
 def cell_from_identity(identity: Mapping[str, Any], model_name: str = "") -> Cell:
@@ -202,6 +207,10 @@ def cell_from_identity(identity: Mapping[str, Any], model_name: str = "") -> Cel
         device=identity["device"],
         gpus_per_node=identity["gpus_per_node"],
     )
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _without_defaults(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -95,10 +95,11 @@ def index_cells(studies: Iterable[Study]) -> dict[str, dict[str, Any]]:
     """The one dict that rules read a cell's values from: cell id -> values that never decide a rerun by themselves."""
     return {
         planned.cell.cell_id: {
-            "cell": planned.cell,
-            "corpus": study.corpus,
-            "time_limit_minutes": study.time_limit_minutes[planned.cell.model.name],
+            "identity": planned.cell.identity_json,
+            "tokens": tokens,
+            "time_limit_s": max(1, round(60 * study.time_limit_minutes[planned.cell.model.name])),
         }
         for study in studies
+        for tokens in [f"results/tokens/{study.corpus.key}/train.json"]
         for planned in study.runnable()
     }

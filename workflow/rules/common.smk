@@ -1,5 +1,6 @@
 # What all stages share: the settings, the studies (read when a target asks for them), and a cell's values by its id.
 import json
+import os
 import sys
 from functools import cache, partial
 from pathlib import Path
@@ -11,7 +12,7 @@ ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from launching.environment import put_python_on_path
-from matrix.cells import canonical_json, identity_hash
+from matrix.cells import identity_hash
 from matrix.config import ConfigError, check_config, nearest
 from matrix.plan import index_cells, record_path, study_folder
 from matrix.sources import combined_digest
@@ -103,15 +104,11 @@ def reference_of(wildcards):
     return [f"reference/{reference}.csv"] if reference else []
 
 
-def tokens_of(wildcards):
-    """The JSON beside the token file that a cell trains on."""
-    return f"results/tokens/{cell_value(wildcards, 'corpus').key}/train.json"
-
-
 def needed_tokens(wildcards):
-    """A cell's tokens, unless it has its record."""
-    record = "results/{w.system}/cells/{w.framework}/{w.model}/{w.num_gpus}gpu/{w.cell_id}/repeat{w.repeat}/record.json"
-    return [] if Path(record.format(w=wildcards)).is_file() else [ancient(tokens_of(wildcards))]
+    """A cell's tokens (the JSON beside the token file), unless it has its record."""
+    w = wildcards
+    folder = f"results/{w.system}/cells/{w.framework}/{w.model}/{w.num_gpus}gpu/{w.cell_id}/repeat{w.repeat}"
+    return [] if os.path.isfile(f"{folder}/record.json") else [ancient(cell_value(wildcards, "tokens"))]
 
 
 def cells_digest(wildcards):

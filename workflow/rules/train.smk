@@ -20,11 +20,11 @@ rule train_cell:
     threads: workflow.cores
     resources:
         # Limits are resources and no parameters: changing them reruns nothing.
-        time_limit_s=lambda wildcards: max(1, round(60 * cell_value(wildcards, "time_limit_minutes"))),
+        time_limit_s=lambda wildcards: cell_value(wildcards, "time_limit_s"),
     params:
         # Nothing but the identity: a parameter that changes reruns the job, and only another cell may do that.
-        cell=lambda wildcards: canonical_json(cell_value(wildcards, "cell").identity()),
-        tokens=tokens_of,
+        cell=lambda wildcards: cell_value(wildcards, "identity"),
+        tokens=lambda wildcards: cell_value(wildcards, "tokens"),
     shell:
         # exec: the launcher must notice when Snakemake is gone.
         "exec python scripts/launch.py --system {wildcards.system:q} --cell {params.cell:q}"

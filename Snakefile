@@ -19,6 +19,7 @@ rule all:
 
 
 include: "workflow/rules/tokenize.smk"
+include: "workflow/rules/environments.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/tables.smk"
 
@@ -28,8 +29,10 @@ include: "workflow/rules/tables.smk"
 if workflow.is_main_process:
     for hint in misspelt_studies(sys.argv[1:], study_names(ROOT)):
         logger.warning(hint)
-    for study_name in set(study_names(ROOT)).intersection(sys.argv) or settings["studies"]:
+    asked_studies = set(study_names(ROOT)).intersection(sys.argv) or settings["studies"]
+    for study_name in asked_studies:
         check_study(study_name)
+    find_jobs_in_queue([study_of(name, settings["system"]) for name in asked_studies])
 
 
 # A study's name is a target: `./run axonn_weak_scaling`.
@@ -48,6 +51,25 @@ for study_name in study_names(ROOT):
             study_name
         input:
             partial(study_targets, study_name),
+
+
+# A cell whose job is still in the queue, from a call that was killed: wait for it. The parameters are train_cell's,
+# because a record with others would count as outdated.
+for record, job in jobs_in_queue.items():
+
+    rule:
+        name:
+            f"await_job_{job.job_id}"
+        output:
+            record=str(record),
+        localrule: True
+        params:
+            cell=cell_at(record, "identity"),
+            tokens=cell_at(record, "tokens"),
+        shell:
+            f"exec python scripts/await_job.py --job-id {job.job_id} --record {{output.record:q}}"
+
+    workflow.ruleorder(f"await_job_{job.job_id}", "train_cell")
 
 
 onerror:

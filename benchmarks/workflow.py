@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -22,7 +21,10 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-COPIED = ("Snakefile", "config", "corpora", "envs", "profiles", "reference", "scripts", "workflow")
+sys.path.insert(0, str(ROOT / "tests" / "workflow"))
+
+from project_copy import copy_project_files  # noqa: E402
+
 SHAPE = {"num_layers": 2, "hidden_size": 8, "num_heads": 2, "seq_length": 8, "vocab_size": 50304, "source": "benchmark"}
 LAUNCH_REPEATS = 5
 
@@ -43,7 +45,7 @@ def main() -> None:
             row
             for name, measure in parts.items()
             if args.only in (None, name)
-            for row in measure(copy_project(Path(folder) / name))
+            for row in measure(copy_project_files(ROOT, Path(folder) / name))
         ]
     print("| what | measured | goal |")
     print("|---|---|---|")
@@ -132,17 +134,6 @@ def bare_planning_s(folder: Path, jobs: int) -> float:
     began = time.monotonic()
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return time.monotonic() - began
-
-
-def copy_project(target: Path) -> Path:
-    target.mkdir()
-    for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)
-        else:
-            shutil.copy2(source, target / name)
-    return target
 
 
 def write_study(root: Path, models: int, micro_batches: int, num_gpus: list[int], repeats: int) -> None:

@@ -9,12 +9,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from matrix.config import ConfigError
+from matrix.errors import ConfigError
 from matrix.studies import load_hardware, load_study
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
 from records.reading import read_outcomes
 from records.setting_aside import set_aside_damaged
+from scheduling.endings import ask_slurm_for_reasons
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -27,6 +28,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         study = load_study(args.study, args.system, ROOT)
+        ask_slurm_for_reasons(study, ROOT / "results", ROOT)
         outcomes = read_outcomes(study, ROOT / "results")
         damaged = set_aside_damaged(study, outcomes, ROOT / "results")
         if damaged:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import argparse
 import errno
 import json
-import os
 import signal
-import socket
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,24 @@ from atomic import write_json
 from corpus.verify import check_tokens
 from launching import results
 from launching.child import adopt_orphans
-from launching.environment import available_cores, free_port, rank_variables, shared_settings, threads_per_process
+from launching.environment import free_port
 from launching.exchange import Exchange
-from launching.host_load import others_cpu_s, read_host_clock
 from launching.host_lock import host_lock
-from launching.processes import Limits, LogWriter, RankCommand, run_ranks
+from launching.interpreter import training_command
+from launching.node import NodeJob, run_node, silent_node
+from launching.placement import host_name
+from launching.processes import Limits, LogWriter
+from launching.step import node_address, run_step
+from launching.stop import StopRequest
 from matrix.cells import Cell, cell_from_identity, identity_hash
 from matrix.config import check_config
+from matrix.frameworks import load_adaptor
 from matrix.sources import code_digests
 from matrix.studies import load_system
 from matrix.systems import System
+from scheduling.endings import OtherJobs, explained
+from scheduling.queue import current_job_id
+from scheduling.resources import gpus_on_node
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,7 +54,7 @@ def main() -> int:
     parser.add_argument("--time-limit-s", type=float, required=True, help="end the cell after this many seconds")
     args = parser.parse_args()
     adopt_orphans()
-    stop = StopRequest()
+    stop = StopRequest((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         return launch_cell(args, stop)
     except ValueError as error:
@@ -64,34 +71,15 @@ def main() -> int:
         return 1
 
 
-class StopRequest:
-    """Remembers Ctrl-C and SIGTERM, and notices when the process that started the launcher is gone."""
-
-    def __init__(self) -> None:
-        self._parent = os.getppid()
-        self._signal: int | None = None
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._remember)
-
-    def _remember(self, number: int, _frame: object) -> None:
-        self._signal = number
-
-    def reason(self) -> tuple[str, str] | None:
-        if self._signal is not None:
-            return "interrupted", f"interrupted by {signal.Signals(self._signal).name}"
-        if os.getppid() != self._parent:
-            return "interrupted", "the workflow that started it is gone"
-        return None
-
-
 def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
     identity = json.loads(args.cell)
     cell_id = identity_hash(identity)
     check_config({"cell_id": cell_id, "model_name": args.model_name, "identity": identity}, "cell", ROOT, "--cell")
     cell = cell_from_identity(identity, args.model_name)
-    if cell.num_nodes > 1:
-        raise ValueError(f"the cell needs {cell.num_nodes} nodes, and cells are started on one machine only so far")
     system = load_system(args.system, ROOT)
+    check_place(system)
+    if cell.num_nodes > 1 and not system.slurm:
+        raise ValueError(f"the cell needs {cell.num_nodes} nodes, and system {system.name} is this machine alone")
     tokens = verified_tokens(args.tokens)
 
     args.log.parent.mkdir(parents=True, exist_ok=True)
@@ -99,9 +87,13 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
         args.record.parent.parent / "cell.json",
         {"cell_id": cell_id, "model_name": args.model_name, "identity": identity},
     )
-    log = LogWriter(args.log)
+    log = LogWriter(args.log.open("w", encoding="utf-8", errors="replace"))
     try:
-        with host_lock(lambda text: _tell(text, log), lambda: stop.reason() is None):
+        # Slurm keeps its jobs apart by itself.
+        alone = (
+            nullcontext() if system.slurm else host_lock(lambda text: _tell(text, log), lambda: stop.reason() is None)
+        )
+        with alone:
             facts, verdict = run_cell(args, cell, system, stop, log)
     finally:
         log.close()
@@ -131,33 +123,28 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
 def run_cell(
     args: argparse.Namespace, cell: Cell, system: System, stop: StopRequest, log: LogWriter
 ) -> tuple[dict[str, Any], results.Verdict]:
-    """Start the ranks on this machine and judge their end; returns the record's facts beside the verdict."""
+    """Start the ranks on all nodes and judge their end; returns the record's facts beside the verdict."""
     started_at = results.now()
-    results.clear_former_launch(args.record.parent)
+    results.clear_former_launch(args.record.parent, current_job_id())
     commit, dirty = results.git_state(ROOT)
     digests = code_digests(cell.framework)
-    cores = available_cores()
-    threads = threads_per_process(cores, cell.num_gpus)
-    settings = shared_settings(threads, system.environment)
-    kills_before = results.host_memory_kills()
-    clock_before = read_host_clock()
     with tempfile.TemporaryDirectory(prefix=results.RANKS_PREFIX, dir=args.record.parent) as folder:
         exchange = Exchange(Path(folder))
         write_json(exchange.cell_file, json.loads(args.cell))
-        ending = run_ranks(
-            rank_commands(args, cell, system, exchange, settings),
-            Limits(
-                system.startup_timeout_s,
-                args.time_limit_s,
-                stop.reason,
-                exchange.has_arrived,
-                exchange.has_started,
-            ),
-            log,
+        limits = Limits(
+            system.startup_timeout_s, args.time_limit_s, stop.reason, exchange.has_arrived, exchange.has_started
         )
-        clock_after = read_host_clock()
-        kills_after = results.host_memory_kills()
-        killed_for_memory = None not in (kills_before, kills_after) and kills_after > kills_before
+        job = node_job(args, cell, system, exchange)
+        others = OtherJobs(system)
+        began = time.monotonic()
+        if system.slurm:
+            cores = system.slurm.cpus_per_gpu * gpus_on_node(cell)
+            ending, reports, out_of_memory = run_step(exchange, job, cores, ROOT / "scripts", limits, log)
+        else:
+            report = run_node(job, 0, limits, log)
+            ending, reports, out_of_memory = report.ending, [report], False
+        reports = reports or [silent_node(job, time.monotonic() - began)]
+        killed_for_memory = out_of_memory or any(report.killed_for_memory for report in reports)
         verdict = results.judge(ending, exchange, cell.num_gpus, cell.layout.data_parallel, killed_for_memory)
         reported = results.gathered(exchange, cell.num_gpus)
     facts = {
@@ -169,38 +156,43 @@ def run_cell(
         "code": digests,
         "launch": {
             "system": system.name,
-            "hosts": [socket.gethostname()],
-            "num_nodes": 1,
-            "node_shared": None,
-            "cpu_cores": cores,
-            "threads_per_process": threads,
-            "environment": settings,
+            "num_nodes": cell.num_nodes,
+            "node_shared": others.shared(),
             "memory_limit_gib": system.memory_limit_gib,
-            "wall_s": clock_after.wall_s - clock_before.wall_s,
-            "others_cpu_s": others_cpu_s(clock_before, clock_after),
-            "job_id": None,
+            "job_id": current_job_id(),
+            **results.launch_facts(reports),
         },
         **reported,
     }
     return facts, verdict
 
 
-def rank_commands(
-    args: argparse.Namespace, cell: Cell, system: System, exchange: Exchange, settings: Mapping[str, str]
-) -> list[RankCommand]:
-    command = [sys.executable, str(ROOT / "scripts" / "train.py"), "--exchange", str(exchange.folder)]
-    command += ["--tokens", str(args.tokens), "--launcher", str(os.getpid())]
+def node_job(args: argparse.Namespace, cell: Cell, system: System, exchange: Exchange) -> NodeJob:
+    """What every node is told. The launcher runs on the first node, so the ranks meet at its address."""
+    adaptor = load_adaptor(cell.framework)
+    script = [str(ROOT / "scripts" / "train.py"), "--exchange", str(exchange.folder.resolve())]
+    script += ["--tokens", str(args.tokens.resolve())]
     if system.memory_limit_gib:
-        command += ["--memory-limit-gib", str(system.memory_limit_gib)]
-    port = free_port()
-    return [
-        RankCommand(
-            rank,
-            command,
-            {**os.environ, **settings, **rank_variables(rank, rank, cell.num_gpus, cell.num_gpus, "127.0.0.1", port)},
+        script += ["--memory-limit-gib", str(system.memory_limit_gib)]
+    return NodeJob(
+        command=training_command(system, adaptor.FRAMEWORK.environment, script, ROOT),
+        num_gpus=cell.num_gpus,
+        num_nodes=cell.num_nodes,
+        master_address=node_address("127.0.0.1") if system.slurm else "127.0.0.1",
+        master_port=free_port(),
+        environment=system.environment,
+        gpus_visible=bool(system.slurm and system.slurm.gpu_request != "none"),
+    )
+
+
+def check_place(system: System) -> None:
+    """The launcher must run where the system file says that cells run."""
+    inside = current_job_id() is not None
+    if system.slurm and not inside:
+        raise ValueError(
+            f"the cells of system {system.name} are Slurm jobs (config/systems/{system.name}.yaml has `slurm`), and "
+            f"this is none: run snakemake --profile slurm"
         )
-        for rank in range(cell.num_gpus)
-    ]
 
 
 def verified_tokens(path: Path) -> Any:
@@ -221,11 +213,15 @@ def _fail(
     last_lines: tuple[str, ...] = (),
 ) -> None:
     """Say why, on the terminal and beside the log. The note must not fail for the reason the cell failed."""
+    job_id = current_job_id()
+    if job_id and kind in ("interrupted", "killed"):
+        # Only Slurm knows whether its signal meant the time limit, a user, another job or a lost node.
+        kind, reason = explained(job_id, kind, reason)
     print(f"{args.record.parent}: no record, {kind}: {reason}", file=sys.stderr)
     for line in last_lines:
         print(f"    {line}", file=sys.stderr)
     print(f"    log: {args.log}", file=sys.stderr, flush=True)
-    failure = results.Failure(kind, reason, rank, last_lines, results.now(), socket.gethostname(), None)
+    failure = results.Failure(kind, reason, rank, last_lines, results.now(), host_name(), job_id)
     try:
         results.write_failure(args.record.parent, failure)
     except OSError as error:

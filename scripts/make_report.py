@@ -12,6 +12,7 @@ from pathlib import Path
 from matrix.config import read_config
 from matrix.studies import load_study
 from records.reading import read_outcomes
+from scheduling.endings import ask_slurm_for_reasons
 from study_outputs import write_study_outputs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,6 +27,7 @@ def main() -> int:
     try:
         system = args.system or read_config(ROOT / "config" / "config.yaml", "config", ROOT)["system"]
         study = load_study(args.study, system, ROOT)
+        ask_slurm_for_reasons(study, ROOT / "results", ROOT)
         outcomes = read_outcomes(study, ROOT / "results")
         missing = [] if args.partial else [p for p in study.runnable() if outcomes[p.key].record is None]
         if missing:

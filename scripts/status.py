@@ -1,6 +1,6 @@
 """Show what became of a study's cells, or set records aside so that their cells run again.
 
-    status.py [STUDY ...]                       every cell: done, missing and why, how long it took
+    status.py [STUDY ...]                       every cell: done, running, failed and why, how long it took
     status.py forget [--status oom,not_available] [--code-changed] STUDY
 
 Without a study: those that config/config.yaml names. `forget` deletes nothing: the record stays beside its cell as
@@ -19,17 +19,21 @@ from pathlib import Path
 from typing import IO
 
 from atomic import replace_when_complete
-from matrix.config import ConfigError, nearest, read_config
+from matrix.config import read_config
+from matrix.errors import ConfigError, nearest
 from matrix.outcomes import RECORDED_STATUSES, Outcome
-from matrix.plan import PlannedCell, Study
+from matrix.plan import PlannedCell, Study, record_path
 from matrix.studies import load_study
 from records.reading import read_outcomes
 from records.setting_aside import forget
+from scheduling.endings import ask_slurm_for_reasons
+from scheduling.jobs import awaited_jobs
+from scheduling.queue import QueueError, SlurmJob
 
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = (
-    "study", "framework", "model", "num_gpus", "layout", "repeat", "status", "kind", "code_changed", "duration_s",
-    "gpu_hours", "cell_id", "reason",
+    "study", "framework", "model", "num_gpus", "layout", "repeat", "state", "status", "kind", "code_changed",
+    "duration_s", "gpu_hours", "job_id", "cell_id", "reason",
 )  # fmt: skip
 
 
@@ -56,8 +60,9 @@ def run_show(arguments: Sequence[str]) -> int:
     rows = []
     for name in args.studies or settings["studies"]:
         study = load_study(name, args.system or settings["system"], ROOT)
+        ask_slurm_for_reasons(study, ROOT / "results", ROOT)
         outcomes = read_outcomes(study, ROOT / "results")
-        of_study = status_rows(study, outcomes)
+        of_study = status_rows(study, outcomes, jobs_in_queue(study, ROOT))
         print_table(of_study, sys.stdout)
         print(summary(study, of_study))
         rows += of_study
@@ -95,13 +100,40 @@ def run_forget(arguments: Sequence[str]) -> int:
     return 0
 
 
-def status_rows(study: Study, outcomes: Mapping[tuple[str, int], Outcome]) -> list[dict[str, object]]:
-    """One row per cell and repeat, however many comparisons share it."""
+def jobs_in_queue(study: Study, root: Path) -> Mapping[Path, SlurmJob]:
+    """By the record that each will write; none, with a word about it, where Slurm gives no answer."""
+    try:
+        return awaited_jobs([study], root / "results", root)
+    except QueueError as error:
+        print(f"Slurm cannot be asked which cells have a job in the queue: {error}", file=sys.stderr)
+        return {}
+
+
+def status_rows(
+    study: Study, outcomes: Mapping[tuple[str, int], Outcome], jobs: Mapping[Path, SlurmJob]
+) -> list[dict[str, object]]:
+    """One row per cell and repeat, however many comparisons share it. jobs: by the record that each will write."""
     planned = {p.key: p for p in study.planned}
-    return [_row(study, planned[key], outcome) for key, outcome in outcomes.items()]
+    return [
+        _row(study, planned[key], outcome, jobs.get(record_path(ROOT / "results", study.system.name, planned[key])))
+        for key, outcome in outcomes.items()
+    ]
 
 
-def _row(study: Study, planned: PlannedCell, outcome: Outcome) -> dict[str, object]:
+def state_of(outcome: Outcome, job: SlurmJob | None) -> str:
+    """Where a cell stands: done, stale (done, by other code than today's), queued, running, failed, missing (never
+    tried, or too large for the system), unsupported.
+    """
+    if outcome.record is not None:
+        return "stale" if outcome.code_changed else "done"
+    if job is not None:
+        return "queued" if job.state in ("PENDING", "CONFIGURING") else "running"
+    if outcome.status == "unsupported":
+        return "unsupported"
+    return "missing" if outcome.kind in ("never_ran", "too_large") else "failed"
+
+
+def _row(study: Study, planned: PlannedCell, outcome: Outcome, job: SlurmJob | None) -> dict[str, object]:
     cell = planned.cell
     seconds = duration_s(outcome)
     return {
@@ -111,14 +143,21 @@ def _row(study: Study, planned: PlannedCell, outcome: Outcome) -> dict[str, obje
         "num_gpus": cell.num_gpus,
         "layout": cell.layout.label(),
         "repeat": planned.repeat,
+        "state": state_of(outcome, job),
         "status": outcome.status,
         "kind": outcome.kind,
         "code_changed": "" if outcome.code_changed is None else str(outcome.code_changed).lower(),
         "duration_s": "" if seconds is None else f"{seconds:g}",
         "gpu_hours": "" if seconds is None else f"{seconds * cell.num_gpus / 3600:.4g}",
+        "job_id": job.job_id if job else recorded_job(outcome),
         "cell_id": cell.cell_id,
-        "reason": outcome.reason,
+        "reason": outcome.reason if job is None else job.words(),
     }
+
+
+def recorded_job(outcome: Outcome) -> str:
+    """The scheduler's job that measured it, empty where there was none."""
+    return "" if outcome.record is None else outcome.record["launch"]["job_id"] or ""
 
 
 def duration_s(outcome: Outcome) -> float | None:
@@ -140,7 +179,7 @@ def print_table(rows: Sequence[Mapping[str, object]], file: IO[str]) -> None:
 
 
 def summary(study: Study, rows: Sequence[Mapping[str, object]]) -> str:
-    counts = Counter(str(row["status"]) for row in rows)
+    counts = Counter(str(row["state"]) for row in rows)
     changed = sum(row["code_changed"] == "true" for row in rows)
     text = f"{study.name} on {study.system.name}: {len(rows)} cells: " + ", ".join(
         f"{n} {s}" for s, n in counts.items()

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import platform
-import socket
 import sys
 import time
 import traceback
@@ -16,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from corpus.verify import open_tokens
-from launching.child import die_with_parent, limit_memory
+from launching.child import LAUNCHER_VARIABLE, die_with_parent, limit_memory
 from launching.exchange import Exchange, RankFailure
+from launching.placement import host_name
 from matrix.cells import cell_from_identity
 from matrix.frameworks import load_adaptor
 from training.batches import BatchReader
@@ -33,10 +33,11 @@ def main() -> int:
     parser.add_argument("--exchange", type=Path, required=True, help="folder shared with the launcher; holds cell.json")
     parser.add_argument("--tokens", type=Path, required=True, help="the token file's JSON")
     parser.add_argument("--memory-limit-gib", type=float, help="private memory this process is held to on a CPU")
-    parser.add_argument("--launcher", type=int, required=True, help="process id of the launcher")
+    parser.add_argument("--wrapped", action="store_true", help="a container stands between it and the launcher")
     args = parser.parse_args()
 
-    die_with_parent(args.launcher)
+    if not args.wrapped:
+        die_with_parent(int(os.environ[LAUNCHER_VARIABLE]))
     exchange = Exchange(args.exchange)
     cell = cell_from_identity(json.loads(exchange.cell_file.read_text(encoding="utf-8")))
     job = Job(
@@ -95,7 +96,7 @@ def rank_facts(job: Job, engine: Engine, timings: Timings, matmul_seconds: list[
     return {
         "rank": job.rank,
         "local_rank": job.local_rank,
-        "host": socket.gethostname(),
+        "host": host_name(),
         "device_name": engine.device_name,
         "data_rank": engine.data_rank,
         "data_size": engine.data_size,

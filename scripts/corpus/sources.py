@@ -1,24 +1,20 @@
-"""Which text a corpus is, where it lies, and a stream of it.
+"""Which text a corpus is, and which files it lies in.
 
-`resolve_corpus` runs at every Snakemake parse, so that nothing heavy is imported until text is read.
+`resolve_corpus` runs at every Snakemake parse, so that nothing heavy is imported here; see corpus/reading.py for
+the text itself.
 """
 
-import codecs
 import dataclasses
 import difflib
 import hashlib
 import json
 import os
 import re
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from corpus.gpt2 import tokenizer_name
-
-if TYPE_CHECKING:
-    import pyarrow
 
 BUNDLED = "bundled"
 BUNDLED_FOLDER = Path("corpora") / "bundled"
@@ -28,15 +24,12 @@ SPLIT_OF_WORD = {"train": TRAIN, "validation": "validation", "valid": "validatio
                  "dev": "validation", "test": "test"}  # fmt: skip
 TEXT_SUFFIXES = (".raw", ".tokens", ".txt")
 TABLE_SUFFIXES = (".parquet", ".arrow")
-TEXT_COLUMN = "text"
+LOCAL_EXAMPLE = '{"path": "a folder or file with text"}'
 
 # Files that lie beside a corpus and are no part of it.
 _BESIDE = re.compile(r"(readme|license|licence|notice|copying|citation|changelog)\b|cache-.*\.arrow$|\.", re.IGNORECASE)
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENDS_BYTES = 64 * 1024
-_READ_BYTES = 1024 * 1024
-_ROWS_PER_PIECE = 1000
-_OFFSET_BYTES_PER_ROW = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +88,7 @@ def parse_corpus_argument(text: str) -> str | dict[str, Any]:
     try:
         mapping: dict[str, Any] = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"the corpus {text!r} is not valid JSON ({error}): write it like {_LOCAL_EXAMPLE}") from error
+        raise ValueError(f"the corpus {text!r} is not valid JSON ({error}): write it like {LOCAL_EXAMPLE}") from error
     return mapping
 
 
@@ -118,7 +111,7 @@ def resolve_corpus(value: str | dict[str, Any], root: Path) -> Corpus:
     if isinstance(value, dict):
         return _resolve_local(value, Path(root))
     if not isinstance(value, str):
-        raise ValueError(f"the corpus is {value!r}: give one of {_names()}, or {_LOCAL_EXAMPLE}")
+        raise ValueError(f"the corpus is {value!r}: give one of {_names()}, or {LOCAL_EXAMPLE}")
     if value == BUNDLED:
         return _resolve_bundled(Path(root))
     if value in HUB_CORPORA:
@@ -127,44 +120,15 @@ def resolve_corpus(value: str | dict[str, Any], root: Path) -> Corpus:
     raise ValueError(f"there is no corpus named {value!r}: {_suggestion(value, Path(root))}")
 
 
-def read_text(corpus: Corpus, split: str) -> Iterator[str]:
-    """Return a stream of the split's text, in order, in pieces of about a megabyte or less.
-
-    Joined, the pieces are the rows or files as they are: nothing is added between them, no line end is translated, no
-    byte order mark dropped. Memory holds one piece at a time.
-
-    Raises ValueError at once for a split the corpus has not, and while reading for text that is not UTF-8 (file and
-    byte), a table without the column `text`, a hub that cannot be reached, or a corpus of the hub that is not what it
-    was (rows and bytes are counted).
-    """
-    check_split(corpus, split)
-    if not corpus.files:
-        return _read_hub(HUB_CORPORA[corpus.name], split)
-    return _read_files(corpus.files[split])
-
-
-def text_size_bytes(corpus: Corpus, split: str) -> int | None:
-    """Return the size of the split's text in UTF-8 where it is known without reading it, else None."""
-    check_split(corpus, split)
-    if not corpus.files:
-        num_rows, num_bytes = HUB_CORPORA[corpus.name].counts[split]
-        return num_bytes - _OFFSET_BYTES_PER_ROW * num_rows
-    paths = corpus.files[split]
-    if _kind(paths[0]) in TABLE_SUFFIXES:
-        return None
-    return sum(path.stat().st_size for path in paths)
-
-
 def check_split(corpus: Corpus, split: str) -> None:
     """Raise ValueError where the corpus has no such split."""
     if split not in corpus.splits:
         raise ValueError(f"the corpus {corpus.name!r} has no split {split!r}: it has {', '.join(corpus.splits)}")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Resolving
-
-_LOCAL_EXAMPLE = '{"path": "a folder or file with text"}'
+def file_kind(path: Path) -> str:
+    """Return what decides how a file is read: its suffix in lower case, among TEXT_SUFFIXES or TABLE_SUFFIXES."""
+    return path.suffix.lower()
 
 
 def _names() -> str:
@@ -176,7 +140,7 @@ def _suggestion(value: str, root: Path) -> str:
         return f"for a local file or folder write {json.dumps({'path': value})}"
     nearest = difflib.get_close_matches(value.lower(), [BUNDLED, *HUB_CORPORA], n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return f"{hint}There are {_names()}, and local text by {_LOCAL_EXAMPLE}"
+    return f"{hint}There are {_names()}, and local text by {LOCAL_EXAMPLE}"
 
 
 def _absolute(path: str, root: Path) -> Path:
@@ -202,7 +166,7 @@ def _resolve_local(value: dict[str, Any], root: Path) -> Corpus:
     if unknown:
         raise ValueError(f"the corpus {value!r} has the unknown key {unknown[0]!r}: a local corpus takes path and name")
     if not isinstance(value.get("path"), str) or not value["path"]:
-        raise ValueError(f"the corpus {value!r} has no path: write it like {_LOCAL_EXAMPLE}")
+        raise ValueError(f"the corpus {value!r} has no path: write it like {LOCAL_EXAMPLE}")
     path = _absolute(value["path"], root)
     name = _local_name(value, path)
     if not path.exists():
@@ -237,13 +201,9 @@ def _local_name(value: dict[str, Any], path: Path) -> str:
 
 
 def _checked_file(path: Path) -> Path:
-    if _kind(path) not in TEXT_SUFFIXES + TABLE_SUFFIXES:
+    if file_kind(path) not in TEXT_SUFFIXES + TABLE_SUFFIXES:
         raise ValueError(f"the corpus' file {path} is of no kind that can be read: {_kinds()}")
     return path
-
-
-def _kind(path: Path) -> str:
-    return path.suffix.lower()
 
 
 def _kinds() -> str:
@@ -255,7 +215,7 @@ def _readable_files(folder: Path) -> list[Path]:
         path
         for path in folder.iterdir()
         # not is_file(): a shard that is a broken link must be an error later, and not be left out
-        if _kind(path) in TEXT_SUFFIXES + TABLE_SUFFIXES and not path.is_dir() and not _BESIDE.match(path.name)
+        if file_kind(path) in TEXT_SUFFIXES + TABLE_SUFFIXES and not path.is_dir() and not _BESIDE.match(path.name)
     ]
 
 
@@ -288,7 +248,7 @@ def _find_files(folder: Path) -> dict[str, tuple[Path, ...]]:
             "'train' in its name, or give the path of a single file to train on"
         )
     for split, paths in found.items():
-        kinds = sorted({_kind(path) for path in paths})
+        kinds = sorted({file_kind(path) for path in paths})
         if len(kinds) > 1:
             raise ValueError(
                 f"the corpus' folder {folder} has files of several kinds for {split} ({', '.join(kinds)}), so that the "
@@ -327,136 +287,3 @@ def _fingerprint(files: Mapping[str, tuple[Path, ...]], folder: Path) -> str:
             entry = [split, path.relative_to(folder).as_posix(), size_bytes, ends.hexdigest()]
             digest.update(json.dumps(entry).encode() + b"\n")
     return digest.hexdigest()[:16]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Reading
-
-
-def _read_files(paths: tuple[Path, ...]) -> Iterator[str]:
-    for path in paths:
-        try:
-            yield from _read_text_file(path) if _kind(path) in TEXT_SUFFIXES else _read_table_file(path)
-        except OSError as error:
-            raise ValueError(f"the corpus' file {path} cannot be read: {error}") from error
-
-
-def _read_text_file(path: Path) -> Iterator[str]:
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="strict")
-    read_bytes = 0
-    with path.open("rb") as file:  # bytes, so that no line end is translated
-        while True:
-            block = file.read(_READ_BYTES)
-            pending_bytes = len(decoder.getstate()[0])
-            try:
-                text = decoder.decode(block, final=not block)
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"the corpus' file {path} is not UTF-8 at byte {read_bytes - pending_bytes + error.start} "
-                    f"({error.reason}): convert the file to UTF-8"
-                ) from error
-            read_bytes += len(block)
-            if text:
-                yield text
-            if not block:
-                return
-
-
-def _read_table_file(path: Path) -> Iterator[str]:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ValueError(f"reading {path} needs the package pyarrow: install what envs/workflow.txt lists") from error
-    try:
-        batches = _parquet_batches(path) if _kind(path) == ".parquet" else _arrow_batches(path)
-        for batch in batches:
-            yield from (piece for piece, _ in _texts_of(batch, str(path)))
-    except pyarrow.ArrowInvalid as error:
-        raise ValueError(f"the corpus' file {path} is not a valid {path.suffix[1:]} file: {error}") from error
-
-
-def _parquet_batches(path: Path) -> Iterator["pyarrow.RecordBatch"]:
-    import pyarrow.parquet
-
-    with pyarrow.parquet.ParquetFile(path, memory_map=True) as file:
-        _check_column(file.schema_arrow.names, str(path))
-        yield from file.iter_batches(batch_size=_ROWS_PER_PIECE, columns=[TEXT_COLUMN], use_threads=False)
-
-
-def _arrow_batches(path: Path) -> Iterator["pyarrow.RecordBatch"]:
-    import pyarrow
-
-    # Arrow has two formats under one suffix: the stream, which `datasets` writes, and the file with an index.
-    with pyarrow.memory_map(str(path)) as source:
-        try:
-            reader = pyarrow.ipc.open_stream(source)
-        except pyarrow.ArrowInvalid:
-            source.seek(0)
-            reader = pyarrow.ipc.open_file(source)
-        _check_column(reader.schema.names, str(path))
-        if hasattr(reader, "num_record_batches"):
-            yield from (reader.get_batch(index) for index in range(reader.num_record_batches))
-        else:
-            yield from reader
-
-
-def _check_column(names: list[str], where: str) -> None:
-    if TEXT_COLUMN not in names:
-        raise ValueError(
-            f"{where} has no column {TEXT_COLUMN!r}: its columns are {', '.join(names) or '(none)'}; rename the one "
-            f"that holds the text to {TEXT_COLUMN!r}"
-        )
-
-
-def _texts_of(table: "pyarrow.RecordBatch | pyarrow.Table", where: str) -> Iterator[tuple[str, int]]:
-    """Yield (text, rows) for up to a thousand rows at a time, joined as they are."""
-    import pyarrow
-
-    column = table[TEXT_COLUMN]
-    is_text = (pyarrow.types.is_string, pyarrow.types.is_large_string, pyarrow.types.is_string_view)
-    if not any(check(column.type) for check in is_text):
-        raise ValueError(f"{where} has a column {TEXT_COLUMN!r} of type {column.type}: it must hold strings")
-    if column.null_count:
-        raise ValueError(f"{where} has rows without text (null): remove them or make them empty strings")
-    for start in range(0, len(column), _ROWS_PER_PIECE):
-        rows = column.slice(start, _ROWS_PER_PIECE).to_pylist()
-        yield "".join(rows), len(rows)
-
-
-def _read_hub(hub: HubCorpus, split: str) -> Iterator[str]:
-    dataset = _load_hub(hub, split)
-    num_rows = text_bytes = 0
-    for table in dataset.with_format("arrow").iter(batch_size=_ROWS_PER_PIECE):
-        for piece, rows in _texts_of(table, f"{hub.path}, split {split}"):
-            num_rows += rows
-            text_bytes += len(piece.encode())
-            yield piece
-    found = (num_rows, text_bytes + _OFFSET_BYTES_PER_ROW * num_rows)
-    if found != hub.counts[split]:
-        raise ValueError(
-            f"{hub.path} ({hub.config}, revision {hub.revision}), split {split}, has {found[0]} rows and {found[1]} "
-            f"bytes, but must have {hub.counts[split][0]} and {hub.counts[split][1]}: the local copy is damaged or "
-            "another; remove it from the Hugging Face cache and run again"
-        )
-
-
-def _load_hub(hub: HubCorpus, split: str) -> Any:
-    """Return the split as a memory-mapped `datasets.Dataset`, from the cache of this machine where it is there."""
-    try:
-        import datasets
-    except ImportError as error:
-        raise ValueError(f"{hub.path} needs the package datasets: install what envs/workflow.txt lists") from error
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
-    try:
-        dataset = datasets.load_dataset(hub.path, hub.config, revision=hub.revision, split=split)
-    # What a missing network raises differs from version to version of the libraries below, and none of their
-    # exceptions can be helped here in another way than the message says.
-    except Exception as error:
-        raise ValueError(
-            f"{hub.path} ({hub.config}) could not be loaded from the Hugging Face hub, nor from this machine's cache "
-            f"of it ({type(error).__name__}: {error}). Where the hub cannot be reached, give the text as a local "
-            f"folder, {_LOCAL_EXAMPLE}, or use the corpus {BUNDLED!r}; where it can, run again"
-        ) from error
-    _check_column(dataset.column_names, hub.path)
-    return dataset

@@ -24,7 +24,8 @@ from typing import IO, Any
 from atomic import replace_when_complete, write_json
 from corpus.cutting import cut_text
 from corpus.gpt2 import check_tiktoken, read_vocabulary
-from corpus.sources import Corpus, check_split, read_text, text_size_bytes
+from corpus.reading import read_text, text_size_bytes
+from corpus.sources import Corpus, check_split
 from corpus.verify import BYTES_PER_TOKEN, DTYPE, TokensInfo
 
 # Speed is the same from 100,000 to a million. With larger chunks glibc's heap fills with holes of their size, and a

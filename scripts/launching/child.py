@@ -13,6 +13,10 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
+# The process id of whoever starts the ranks of a node, told to each of them.
+LAUNCHER_VARIABLE = "SCALING_EVAL_LAUNCHER"
+
+
 def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when `parent` is gone, however it ended (Linux only)."""
     if not sys.platform.startswith("linux"):

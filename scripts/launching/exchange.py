@@ -7,6 +7,7 @@ A rank leaves `rank<r>.arrived` when it is about to meet the others, `rank<r>.st
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,21 @@ class Exchange:
     @property
     def cell_file(self) -> Path:
         return self.folder / "cell.json"
+
+    def write_node_job(self, job: Mapping[str, Any]) -> None:
+        """What every node is told, where the ranks are started by a process per node."""
+        write_json(self.folder / "node-job.json", dict(job))
+
+    def read_node_job(self) -> dict[str, Any]:
+        return json.loads((self.folder / "node-job.json").read_text(encoding="utf-8"))
+
+    def write_node_report(self, node: int, report: Mapping[str, Any]) -> None:
+        write_json(self.folder / f"node{node}.json", dict(report))
+
+    def read_node_reports(self, num_nodes: int) -> list[dict[str, Any]]:
+        """Of the nodes that could still give one, in their order."""
+        reports = (_read(self.folder / f"node{node}.json") for node in range(num_nodes))
+        return [report for report in reports if report is not None]
 
     def mark_arrived(self, rank: int) -> None:
         (self.folder / f"rank{rank}.arrived").touch()

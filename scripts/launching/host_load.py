@@ -1,4 +1,4 @@
-"""How much of the host others used while a cell ran: a busy host gives numbers that look like any other."""
+"""What else happened on the host while a cell ran: a busy host gives numbers that look like any other."""
 
 from __future__ import annotations
 
@@ -40,3 +40,14 @@ def _busy_s(stat: Path) -> float | None:
     except (OSError, ValueError):
         return None
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def host_memory_kills() -> int | None:
+    """How many processes the kernel has killed for memory, in this control group or on the host; None if unknown."""
+    for path, key in (("/sys/fs/cgroup/memory.events", "oom_kill"), ("/proc/vmstat", "oom_kill")):
+        try:
+            lines = dict(line.split()[:2] for line in Path(path).read_text().splitlines())
+            return int(lines[key])
+        except (OSError, KeyError, ValueError):
+            continue
+    return None

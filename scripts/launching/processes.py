@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -58,8 +58,8 @@ class Ending:
 class LogWriter:
     """Copies every rank's output into one log, each line with its rank, and keeps the last lines of each."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("w", encoding="utf-8", errors="replace")
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
         self._lock = threading.Lock()
         self._last: dict[int, deque[str]] = {}
         self._written = 0
@@ -74,6 +74,12 @@ class LogWriter:
         while line := stream.readline(LINE_LIMIT):
             last.append(line.rstrip("\n")[:LAST_LINE_LIMIT])
             self._write(f"[rank {rank}] {line}" if line.endswith("\n") else f"[rank {rank}] {line}\n")
+
+    def pass_on(self, stream: TextIO) -> Iterator[str]:
+        """Copy lines that carry their rank already (another node's log), and yield them one by one."""
+        while line := stream.readline(LINE_LIMIT):
+            self._write(line if line.endswith("\n") else f"{line}\n")
+            yield line.rstrip("\n")
 
     def last_lines(self, rank: int) -> tuple[str, ...]:
         return tuple(self._last.get(rank, ()))

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atomic import write_json
 from launching.exchange import Exchange, RankFailure
+from launching.placement import host_name
 from launching.processes import Ending
+
+if TYPE_CHECKING:
+    from launching.node import NodeReport
 
 FAILURE_FILE = "failure.json"
 # Folders in which the ranks of one launch leave their accounts.
@@ -54,7 +57,8 @@ def judge(ending: Ending, exchange: Exchange, num_ranks: int, data_parallel: int
         if first:
             return Verdict(status, f"rank {first.rank}: {first.message}")
     if ending.kind == "killed" and killed_for_memory:
-        return Verdict("oom", f"rank {ending.rank} was killed by the kernel: the host ran out of memory")
+        who = "the processes were" if ending.rank is None else f"rank {ending.rank} was"
+        return Verdict("oom", f"{who} killed for memory: the host, or the job's share of it, ran out of it")
     if ending.kind:
         # An orderly failure explains more than an exit status; a signal explains the others' failures.
         first = _earliest(failures) if ending.kind == "crash" else None
@@ -94,12 +98,28 @@ def write_failure(folder: Path, failure: Failure) -> None:
     write_json(folder / FAILURE_FILE, asdict(failure))
 
 
-def clear_former_launch(folder: Path) -> None:
+def launch_facts(reports: Sequence[NodeReport]) -> dict[str, Any]:
+    """The record's `launch`, as far as the nodes know it: of several nodes the smallest share of cores, the longest
+    time and the most that others used.
+    """
+    first = min(reports, key=lambda report: report.threads_per_process)
+    others = [report.others_cpu_s for report in reports]
+    return {
+        "hosts": [report.host for report in reports],
+        "cpu_cores": first.cpu_cores,
+        "threads_per_process": first.threads_per_process,
+        "environment": dict(first.settings),
+        "wall_s": max(report.wall_s for report in reports),
+        "others_cpu_s": None if None in others else max(seconds for seconds in others if seconds is not None),
+    }
+
+
+def clear_former_launch(folder: Path, job_id: str | None) -> None:
     """Remove what a launcher that was killed left, and note the same for this one until it gives its own account."""
     for left in folder.glob(f"{RANKS_PREFIX}*"):
         shutil.rmtree(left, ignore_errors=True)
     reason = "the launcher was killed before it could say why"
-    write_failure(folder, Failure("interrupted", reason, None, (), now(), socket.gethostname(), None))
+    write_failure(folder, Failure("interrupted", reason, None, (), now(), host_name(), job_id))
 
 
 def read_failure(folder: Path) -> Failure | None:
@@ -127,14 +147,3 @@ def git_state(root: Path) -> tuple[str | None, bool | None]:
 def _git(root: Path, *arguments: str) -> str:
     command = ["git", "-C", str(root), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
-
-
-def host_memory_kills() -> int | None:
-    """How many processes the kernel has killed for memory, in this control group or on the host; None if unknown."""
-    for path, key in (("/sys/fs/cgroup/memory.events", "oom_kill"), ("/proc/vmstat", "oom_kill")):
-        try:
-            lines = dict(line.split()[:2] for line in Path(path).read_text().splitlines())
-            return int(lines[key])
-        except (OSError, KeyError, ValueError):
-            continue
-    return None

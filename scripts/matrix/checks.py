@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from matrix.cells import Layout, Model
-from matrix.config import ConfigError, nearest
+from matrix.errors import ConfigError, nearest
 from training.loop import NUM_BATCHES, NUM_WARMUP_BATCHES
 
 GPT2_NUM_TOKENS = 50257

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import yaml
 
-
-class ConfigError(ValueError):
-    """A user's mistake in a file: its message says where, what and what to do."""
+from matrix.errors import ConfigError, nearest
 
 
 def read_yaml(path: Path, root: Path) -> Any:
@@ -50,16 +47,6 @@ def load_schema(schema: str, root: Path) -> dict[str, Any]:
     return yaml.load(
         (root / "workflow" / "schemas" / f"{schema}.schema.yaml").read_text(encoding="utf-8"), Loader=_LOADER
     )
-
-
-def nearest(wrong: str, right: Iterable[str]) -> str:
-    """` (did you mean x? known: x, y)`, to end a message about a wrong name."""
-    known = list(right)
-    if not known:
-        return ""
-    close = difflib.get_close_matches(str(wrong), known, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f" ({hint}known: {', '.join(known)})"
 
 
 def _explain(error: jsonschema.ValidationError) -> str:

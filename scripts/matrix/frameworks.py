@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from matrix.config import ConfigError, nearest
+from matrix.errors import ConfigError, nearest
 from training.contract import Framework
 
 

@@ -65,6 +65,7 @@ class Study:
     models: tuple[Model, ...]
     comparisons: tuple[Comparison, ...]
     time_limit_minutes: Mapping[str, float] = field(default_factory=dict)  # by model name
+    environments: Mapping[str, str] = field(default_factory=dict)  # by framework: the name of its envs/<name>.txt
 
     @property
     def planned(self) -> tuple[PlannedCell, ...]:
@@ -95,11 +96,13 @@ def index_cells(studies: Iterable[Study]) -> dict[str, dict[str, Any]]:
     """The one dict that rules read a cell's values from: cell id -> values that never decide a rerun by themselves."""
     return {
         planned.cell.cell_id: {
+            "cell": planned.cell,
             "identity": planned.cell.identity_json,
-            "tokens": tokens,
+            "tokens": f"results/tokens/{key}/train.json",
             "time_limit_s": max(1, round(60 * study.time_limit_minutes[planned.cell.model.name])),
+            "environment": study.environments[planned.cell.framework],
         }
         for study in studies
-        for tokens in [f"results/tokens/{study.corpus.key}/train.json"]
+        for key in [study.corpus.key]
         for planned in study.runnable()
     }

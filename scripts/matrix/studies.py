@@ -11,7 +11,8 @@ from typing import Any
 from corpus.sources import resolve_corpus
 from matrix import checks
 from matrix.cells import Cell, Layout, Model
-from matrix.config import ConfigError, check_config, nearest, read_config, read_yaml
+from matrix.config import check_config, read_config, read_yaml
+from matrix.errors import ConfigError, nearest
 from matrix.frameworks import environment_identity, load_adaptor
 from matrix.plan import Comparison, Obstacle, PlannedCell, Study
 from matrix.systems import System, system_from_config
@@ -21,6 +22,8 @@ from training.loop import LOOP_VERSION
 # Names become targets, folders and words of command lines.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 NAME_RULE = "a name is letters, digits, - and _, at most 100, with a letter or digit first"
+# The system of profiles/slurm; no such file is in the project, because every site's is another.
+CLUSTER = "cluster"
 COMMON_LAYOUT_KEYS = ("tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_size", "num_gpus", "models")
 
 
@@ -53,11 +56,21 @@ def misspelt_studies(words: Iterable[str], names: Sequence[str]) -> list[str]:
 def load_system(name: str, root: Path) -> System:
     if not NAME.fullmatch(name):
         raise ConfigError(f"system {name!r}: {NAME_RULE}")
-    config = read_config(root / "config" / "systems" / f"{name}.yaml", "system", root)
+    path = root / "config" / "systems" / f"{name}.yaml"
+    if name == CLUSTER and not path.exists():
+        raise ConfigError(
+            f"config/systems/{CLUSTER}.yaml: there is no such file, and it says how your site wants its jobs. Copy the "
+            f"nearest of {', '.join(_examples(root))} in config/systems/ and edit it (docs/cluster.md has the steps)"
+        )
+    config = read_config(path, "system", root)
     try:
         return system_from_config(name, config)
     except ValueError as error:
         raise ConfigError(f"config/systems/{name}.yaml: {error}") from None
+
+
+def _examples(root: Path) -> list[str]:
+    return sorted(path.name for path in (root / "config" / "systems").glob("example-*.yaml"))
 
 
 def load_hardware(root: Path) -> dict[str, Any]:
@@ -180,6 +193,7 @@ def expand_study(
         models=tuple(used_models.values()),
         comparisons=tuple(comparisons),
         time_limit_minutes=_time_limits(where, config["time_limit_minutes"], used_models, models),
+        environments={name: adaptor.FRAMEWORK.environment for name, adaptor in frameworks.items()},
     )
 
 

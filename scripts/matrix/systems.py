@@ -7,6 +7,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+# Its packages are among those of the workflow itself.
+WORKFLOW_ENVIRONMENT = "torch"
+
+
+@dataclass(frozen=True)
+class SlurmSite:
+    """How cells become Slurm jobs on a system: the keys of `slurm` in its file, under the same names."""
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    constraint: str | None = None
+    gpu_request: str = "gres"  # or "gpus_per_node", "none"
+    gpu_type: str | None = None
+    cpus_per_gpu: int = 1
+    memory_per_gpu_gib: float | None = None
+    exclusive: bool = True
+    job_overhead_minutes: float = 5.0
+    tokenize: str = "login"  # or "job"
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EnvironmentSource:
+    """Where the Python of one of envs/<name>.txt comes from on a system (see `environments` in its file)."""
+
+    kind: str  # "workflow", "venv", "conda", "apptainer" or "python"
+    python: str = "python3"
+    setup: tuple[str, ...] = ()
+    image: str = ""
+    arguments: tuple[str, ...] = ()
+
 
 @dataclass(frozen=True)
 class System:
@@ -20,6 +53,14 @@ class System:
     memory_limit_gib: float | None = None
     startup_timeout_s: float = 300.0
     environment: Mapping[str, str] = field(default_factory=dict)
+    setup: tuple[str, ...] = ()
+    environments: Mapping[str, EnvironmentSource] = field(default_factory=dict)
+    slurm: SlurmSite | None = None  # None: the cells run on this machine
+
+    def environment_source(self, name: str) -> EnvironmentSource:
+        """Where the environment `name` comes from when the system's file does not say."""
+        default = EnvironmentSource("workflow" if name == WORKFLOW_ENVIRONMENT else "venv")
+        return self.environments.get(name, default)
 
 
 def system_from_config(name: str, config: Mapping[str, Any], found: tuple[str, ...] | None = None) -> System:
@@ -28,6 +69,12 @@ def system_from_config(name: str, config: Mapping[str, Any], found: tuple[str, .
     `found` are the GPU names of this machine, asked of the driver by default.
     """
     device = config["device"]
+    if "slurm" in config and (device == "auto" or (device == "cuda" and config["gpus_per_node"] == "auto")):
+        raise ValueError(
+            "`auto` asks this machine's driver, and with `slurm` the cells run elsewhere; give device and gpus_per_node"
+        )
+    if device == "cuda" and "slurm" in config and not config["devices"]:
+        raise ValueError("devices is empty; name the nodes' GPU as in config/hardware.yaml")
     ask = device == "auto" or (device == "cuda" and config["gpus_per_node"] == "auto")
     gpus = (visible_gpus() if found is None else found) if ask else ()
     if device == "auto":
@@ -49,7 +96,31 @@ def system_from_config(name: str, config: Mapping[str, Any], found: tuple[str, .
         memory_limit_gib=config["memory_limit_gib"],
         startup_timeout_s=config["startup_timeout_s"],
         environment=dict(config["environment"]),
+        setup=tuple(config["setup"]),
+        environments={name: _environment_source(name, entry) for name, entry in config["environments"].items()},
+        slurm=_slurm_site(config["slurm"]) if "slurm" in config else None,
     )
+
+
+def _slurm_site(config: Mapping[str, Any]) -> SlurmSite:
+    site = SlurmSite(**{**config, "extra": tuple(config["extra"])})
+    if site.gpu_request == "none" and site.gpu_type:
+        raise ValueError("slurm.gpu_type is given, but with gpu_request `none` no GPU is asked for; remove one of them")
+    if site.gpu_request == "none" and not site.exclusive:
+        raise ValueError(
+            "slurm.exclusive is false with gpu_request `none`: jobs would share GPUs unknowingly; remove one of them"
+        )
+    return site
+
+
+def _environment_source(name: str, config: Mapping[str, Any]) -> EnvironmentSource:
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in config.items()}
+    source = EnvironmentSource(**given)
+    if (source.kind == "apptainer") != bool(source.image):
+        raise ValueError(f"environments.{name}: `image` goes with kind `apptainer`, and only with it")
+    if source.kind in ("workflow", "venv", "conda") and "python" in given:
+        raise ValueError(f"environments.{name}.python: kind `{source.kind}` brings its own interpreter; remove the key")
+    return source
 
 
 def visible_gpus() -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pandas as pd
 import yaml
 
 from corpus.sources import Corpus
@@ -16,6 +17,8 @@ from matrix.cells import Cell, Layout, Model
 from matrix.outcomes import Outcome
 from matrix.plan import Comparison, PlannedCell, Study
 from matrix.systems import System
+from metrics.rows import measurement_rows
+from papers.study_data import StudyData, study_data
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = Corpus(name="bundled", source="bundled", revision="1", splits=("train",))
@@ -189,3 +192,29 @@ def measured_study(
             cells.append(planned(one, repeat))
             outcomes[cells[-1].key] = ok(make_record(one, repeat, seconds))
     return make_study([make_comparison(cells, scaling=scaling, baseline=baseline)]), outcomes
+
+
+def measured_cells(
+    cells: Sequence[Cell],
+    times: Sequence[float | None] | float = 1.0,
+    scaling: str = "strong",
+    device: str = "cpu",
+    **record: Any,
+) -> tuple[Study, dict[tuple[str, int], Outcome]]:
+    """A study of one comparison of these cells, each ok in its batch time of `times` (one for all; None: it never ran).
+
+    `record` are further arguments of `make_record`, the same for every cell.
+    """
+    seconds = times if isinstance(times, Sequence) else [times] * len(cells)
+    plan = [planned(cell) for cell in cells]
+    outcomes = {
+        one.key: ok(make_record(one.cell, 1, s, **record))
+        for one, s in zip(plan, seconds, strict=True)
+        if s is not None
+    }
+    return make_study([make_comparison(plan, scaling=scaling)], device=device), outcomes
+
+
+def data_of(study: Study, outcomes: dict[tuple[str, int], Outcome], reference: pd.DataFrame | None = None) -> StudyData:
+    """What tables and figures are made from, without the way through measurements.csv."""
+    return study_data(measurement_rows(study, outcomes, HARDWARE), reference)

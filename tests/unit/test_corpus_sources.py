@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from corpus import sources
-from corpus.sources import HubCorpus, parse_corpus_argument, read_text, resolve_corpus
+from corpus import reading, sources
+from corpus.reading import read_text
+from corpus.sources import HubCorpus, parse_corpus_argument, resolve_corpus
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -66,7 +67,7 @@ def test_bundled():
     assert whole(corpus).startswith("MACBETH")
     for split in corpus.splits:
         text = whole(corpus, split)
-        assert len(text.encode()) == sources.text_size_bytes(corpus, split) > 50_000
+        assert len(text.encode()) == reading.text_size_bytes(corpus, split) > 50_000
         assert not {"\r", "\t", "\ufeff"} & set(text)
         for word in ("gutenberg", "etext", "copyright", "distribut"):
             assert word not in text.lower()
@@ -99,7 +100,7 @@ def test_wikitext_103_is_pinned():
     assert corpus.revision == "b08601e04326c79dfdd32d625aee71d232d685c3"
     assert corpus.splits == ("train", "validation", "test")
     assert corpus.key.startswith("wikitext-103-") and len(corpus.key) == len("wikitext-103-") + 8
-    assert sources.text_size_bytes(corpus, "test") == 1_305_088 - 4 * 4_358
+    assert reading.text_size_bytes(corpus, "test") == 1_305_088 - 4 * 4_358
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_parquet_rows_are_joined_unchanged(tmp_path):
     write_parquet(tmp_path / "data-train-00000-of-00002.parquet", ROWS, more=numbers, row_group_size=700)
     corpus = local(tmp_path)
     assert whole(corpus) == "".join(ROWS) + "second"
-    assert sources.text_size_bytes(corpus, "train") is None
+    assert reading.text_size_bytes(corpus, "train") is None
 
 
 @pytest.mark.parametrize("kind", ["stream", "file"])
@@ -329,7 +330,7 @@ def test_the_hubs_rows_are_joined_unchanged(hub):
     corpus = resolve_corpus("wikitext-103", ROOT)
     assert whole(corpus) == "".join(ROWS)
     assert whole(corpus, "test") == "t\n"
-    assert sources.text_size_bytes(corpus, "train") == len("".join(ROWS).encode())
+    assert reading.text_size_bytes(corpus, "train") == len("".join(ROWS).encode())
 
 
 def test_bytes_are_counted_as_datasets_does(hub):

@@ -18,7 +18,7 @@ from matrix.cells import Model
 from matrix.checks import check_model
 from matrix.config import check_config, load_schema
 from matrix.frameworks import adaptor_names, load_adaptor
-from matrix.studies import expand_study, load_hardware, load_models, study_names
+from matrix.studies import CLUSTER, expand_study, load_hardware, load_models, study_names
 from metrics.columns import COLUMNS
 from papers.loading import load_paper, paper_names
 from studies import ROOT, cpu_system
@@ -43,6 +43,8 @@ KEY_TABLES = (
     ("study", "$defs.comparison.properties.points.items"),
     ("study", "$defs.comparison.properties.cross"),
     ("system", ""),
+    ("system", "properties.environments.additionalProperties"),
+    ("system", "properties.slurm"),
     ("models", "additionalProperties"),
     ("hardware", "additionalProperties"),
 )
@@ -187,7 +189,8 @@ def without_comments(text: str) -> str:
 @pytest.mark.parametrize("page", PAGES)
 def test_files_that_a_page_names_exist(page: str) -> None:
     text = without_comments(PAGES[page])
-    written = {f"config/studies/{name}.yaml" for name in EXAMPLES} | {"scripts/frameworks/torch_ddp_buckets.py"}
+    written = {f"config/studies/{name}.yaml" for name in EXAMPLES}
+    written |= {"scripts/frameworks/torch_ddp_buckets.py", f"config/systems/{CLUSTER}.yaml"}
     paths = set(re.findall(rf"(?<![\w/.-])((?:{'|'.join(FOLDERS)})/[\w./<>*-]*\w)", text))
     for path in sorted(path for path in paths if not set("<>*") & set(path)):
         assert path in written or (ROOT / path).exists(), path

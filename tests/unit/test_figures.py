@@ -12,6 +12,7 @@ from factories import (
     HARDWARE,
     SMALL,
     TINY,
+    data_of,
     make_cell,
     make_comparison,
     make_record,
@@ -27,7 +28,6 @@ from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
 from papers import axonn, axonn_figures
 from papers.figures import framework_colors
-from papers.study_data import study_data
 
 
 def figure_study(repeats=1):
@@ -47,10 +47,6 @@ def figure_study(repeats=1):
         make_comparison([*strong.planned, unsupported, large], "strong"),
         make_comparison(weak, "weak", scaling="weak_model"),
     ]), outcomes  # fmt: skip
-
-
-def data_of(study, outcomes):
-    return study_data(measurement_rows(study, outcomes, HARDWARE))
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+import factories
 from framework_processes import SCRIPTS, STEPS, train_cells
 from frameworks import torch_ddp, torch_fsdp, torch_pipeline, torch_plain, torch_tensor
 from matrix.cells import Cell, Layout, Model
@@ -22,6 +22,8 @@ from training.gpt import GPT
 from training.torch_engine import MicroBatches
 from training.torch_model import LOSS_SCALE, build_on_meta, make_optimizer, materialize
 from training.torch_setup import device_name
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 ADAPTORS = {"torch_plain": torch_plain, "torch_ddp": torch_ddp, "torch_fsdp": torch_fsdp}
 ADAPTORS |= {"torch_tensor": torch_tensor, "torch_pipeline": torch_pipeline}
@@ -44,22 +46,15 @@ def make_cell(
     device: str = "cpu",
     **options: Any,
 ) -> Cell:
-    return Cell(
-        framework=framework,
-        adaptor_version=1,
-        loop_version=1,
-        environment={"name": "torch"},
-        model=model,
-        num_gpus=data * tensor * pipeline,
+    return factories.make_cell(
+        framework,
+        data * tensor * pipeline,
+        model,
         layout=Layout(data, tensor, pipeline, micro_batch, options),
-        global_batch_size=8,
         precision=precision,
         activation_checkpointing=checkpointing,
-        corpus={},
-        seed=1234,
         learning_rate=3e-3,  # losses must move, or equal losses would prove nothing
         device=device,
-        gpus_per_node=8,
     )
 
 
@@ -101,15 +96,6 @@ CELLS = {
     "4 pipeline 1f1b x data": make_cell("torch_pipeline", 2, 1, 2),
     "4 pipeline gpipe x data": make_cell("torch_pipeline", 2, 1, 2, micro_batch=1, schedule="gpipe"),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models this small gain nothing from threads, and lose much to them where other processes use the cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

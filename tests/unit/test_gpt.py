@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from factories import PAPER_12B
 from matrix.cells import Model
 from training.gpt import CHECKPOINTING_MODES, GPT
 from training.weights import initial_weight, parameter_shapes
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CPU_ATTENTION = "aten._scaled_dot_product_flash_attention_for_cpu.default"
 TINY = Model("tiny", num_layers=2, hidden_size=32, num_heads=4, seq_length=16, vocab_size=64)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models this small gain nothing from threads, and lose much to them where other processes use the cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class OperatorCounts(TorchDispatchMode):
@@ -61,9 +54,8 @@ def test_parameters_are_those_of_the_neutral_weights(tie_embeddings: bool) -> No
 
 
 def test_twelve_billion_parameters_cost_nothing_on_the_meta_device() -> None:
-    model = Model("12B", num_layers=48, hidden_size=4512, num_heads=24, seq_length=512, vocab_size=51200)
     with torch.device("meta"):
-        gpt = GPT(model, blocks=range(0, 4))
+        gpt = GPT(PAPER_12B, blocks=range(0, 4))
     per_layer = 12 * 4512**2 + 13 * 4512
     assert sum(value.numel() for value in gpt.parameters()) == 51200 * 4512 + 512 * 4512 + 4 * per_layer
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from matrix.checks import check_model
-from matrix.config import ConfigError, check_config, read_yaml
+from matrix.config import check_config, read_yaml
+from matrix.errors import ConfigError
 from matrix.frameworks import environment_identity, load_adaptor
 from matrix.studies import load_study, load_system, study_names, unusable_studies
 from matrix.systems import system_from_config

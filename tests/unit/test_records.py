@@ -100,7 +100,7 @@ def test_forgetting_keeps_the_record_beside_its_cell(study: Study, tmp_path: Pat
 def test_output_without_end_is_cut(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_text("x" * 1_000_000 + "\nlast\n")
-    log = LogWriter(tmp_path / "log.txt")
+    log = LogWriter((tmp_path / "log.txt").open("w"))
     with source.open() as stream:
         log.copy(0, stream)
     log.close()

@@ -12,10 +12,12 @@ from factories import (
     ROOT,
     SMALL,
     TINY,
+    data_of,
     make_cell,
     make_comparison,
     make_record,
     make_study,
+    measured_cells,
     measured_study,
     ok,
     planned,
@@ -32,10 +34,6 @@ from papers.rendering import escape_latex, format_number, format_range, format_s
 from papers.study_data import read_reference, study_data
 
 REFERENCE = ROOT / "reference" / "axonn_2021.csv"
-
-
-def data_of(study, outcomes, reference=None):
-    return study_data(measurement_rows(study, outcomes, HARDWARE), reference)
 
 
 def by_point(frame):
@@ -107,9 +105,8 @@ def test_caption_says_device_scaling_and_baseline():
 
 
 def test_best_layout_is_shown_and_others_counted():
-    one, two = (make_cell("a", 4, layout=layout) for layout in (Layout(4), Layout(2, tensor_parallel=2)))
-    outcomes = {planned(one).key: ok(make_record(one, 1, 3.0)), planned(two).key: ok(make_record(two, 1, 2.0))}
-    study = make_study([make_comparison([planned(one), planned(two), planned(make_cell("a", 4, layout=Layout(1, 4)))])])
+    layouts = (Layout(4), Layout(2, tensor_parallel=2), Layout(1, 4))
+    study, outcomes = measured_cells([make_cell("a", 4, layout=layout) for layout in layouts], [3.0, 2.0, None])
     frame = axonn.strong_scaling(data_of(study, outcomes))
     row = frame.iloc[0]
     assert len(frame) == 1 and row["batch_time_s"] == pytest.approx(2.0)
@@ -120,8 +117,7 @@ def test_best_layout_is_shown_and_others_counted():
 
 def test_weak_scaling_has_efficiency_and_no_speedup():
     cells = [make_cell(f, n, m) for f in "ab" for n, m in ((1, TINY), (2, SMALL))]
-    outcomes = {planned(c).key: ok(make_record(c, 1, t)) for c, t in zip(cells, (1.0, 1.25, 2.0, 2.5), strict=True)}
-    study = make_study([make_comparison([planned(c) for c in cells], scaling="weak_model")])
+    study, outcomes = measured_cells(cells, (1.0, 1.25, 2.0, 2.5), "weak_model")
     frame = axonn.weak_scaling(data_of(study, outcomes))
     rows = by_point(frame)
     assert rows["a", 2]["parallel_efficiency"] == pytest.approx(12 / 17)  # see test_metrics_scaling
@@ -132,9 +128,8 @@ def test_weak_scaling_has_efficiency_and_no_speedup():
 
 
 def test_mixed_sets_get_no_speedup_over_others():
-    cells = [make_cell("a", 1), make_cell("b", 1, precision="bf16")]
-    outcomes = {planned(c).key: ok(make_record(c)) for c in cells}
-    frame = axonn.strong_scaling(data_of(make_study([make_comparison([planned(c) for c in cells])]), outcomes))
+    study, outcomes = measured_cells([make_cell("a", 1), make_cell("b", 1, precision="bf16")])
+    frame = axonn.strong_scaling(data_of(study, outcomes))
     assert frame["speedup_over_best_other"].isna().all() and frame["days_saved"].isna().all()
     assert "not compared: 2 precisions" in to_markdown(frame)
 
@@ -143,9 +138,9 @@ def published_rows(framework="axonn", device_name="Tesla V100-SXM2-16GB", **chan
     settings = {"device": "cuda", "precision": "fp16", "activation_checkpointing": "full", "global_batch_size": 16384}
     cell = make_cell(framework, 48, PAPER_12B, **(settings | changes))
     # A batch at 54.78 % of 48 V100 takes 16384 * 512 * 9.69706e10 / 3.2868e15 s (see test_metrics_flops).
-    record = make_record(cell, 1, 16384 * 512 * 9.69706e10 / 3.2868e15, device_name=device_name)
-    study = make_study([make_comparison([planned(cell)], scaling="weak_model")], device="cuda")
-    return axonn.weak_scaling(data_of(study, {planned(cell).key: ok(record)}, read_reference(REFERENCE)))
+    seconds = 16384 * 512 * 9.69706e10 / 3.2868e15
+    study, outcomes = measured_cells([cell], seconds, "weak_model", device="cuda", device_name=device_name)
+    return axonn.weak_scaling(data_of(study, outcomes, read_reference(REFERENCE)))
 
 
 def test_published_range_with_the_ratio_to_both_ends():
@@ -185,8 +180,7 @@ def test_another_published_batch_is_a_difference(tmp_path):
     text = REFERENCE.read_text().replace("half,full,,", "half,full,1024,")
     (tmp_path / "r.csv").write_text(text)
     cell = make_cell("axonn", 48, PAPER_12B, device="cuda", precision="fp16", activation_checkpointing="full")
-    study = make_study([make_comparison([planned(cell)], scaling="weak_model")])
-    outcomes = {planned(cell).key: ok(make_record(cell, device_name="V100"))}
+    study, outcomes = measured_cells([cell], scaling="weak_model", device_name="V100")
     frame = axonn.weak_scaling(data_of(study, outcomes, read_reference(tmp_path / "r.csv")))
     assert frame.iloc[0]["not_comparable_because"] == "global batch 8, not 1024"
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,8 +18,9 @@ from typing import Any
 import psutil
 import yaml
 
+from project_copy import copy_project_files
+
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("Snakefile", "run", "config", "corpora", "envs", "profiles", "reference", "scripts", "workflow")
 
 TINY = {
     "num_layers": 2, "hidden_size": 8, "num_heads": 2, "seq_length": 8, "vocab_size": 50304, "source": "tests",
@@ -151,14 +151,7 @@ def environment() -> Mapping[str, str]:
 
 
 def copy_project(target: Path) -> Project:
-    target.mkdir(parents=True, exist_ok=True)
-    for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)
-        else:
-            shutil.copy2(source, target / name)
-    project = Project(target)
+    project = Project(copy_project_files(ROOT, target))
     models = yaml.safe_load((target / "config" / "models.yaml").read_text())
     project.write_yaml("config/models.yaml", {**models, "tiny": TINY, "slow": SLOW, "big": BIG})
     project.write_study()

@@ -12,12 +12,17 @@ ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from launching.environment import put_python_on_path
+from launching.interpreter import interpreter_file
 from matrix.cells import identity_hash
-from matrix.config import ConfigError, check_config, nearest
+from matrix.config import check_config
+from matrix.errors import ConfigError, nearest
 from matrix.plan import index_cells, record_path, study_folder
 from matrix.sources import combined_digest
-from matrix.studies import load_study, misspelt_studies, study_names, unusable_studies
+from matrix.studies import load_study, load_system, misspelt_studies, study_names, unusable_studies
 from papers.loading import check_outputs
+from scheduling.endings import ask_slurm_for_reasons
+from scheduling.jobs import awaited_jobs, budget, tokenizing_resources, training_resources
+from scheduling.queue import QueueError
 
 RESULTS = Path("results")
 # `python` in a rule is the interpreter that runs Snakemake, activated or not; a conda environment comes before it.
@@ -35,6 +40,8 @@ def explained(function, *args):
 settings = explained(check_config, config, "config", ROOT, "config")
 # The studies that the targets of this call ask for, for the hook that runs when some of their cells failed.
 requested_studies = []
+# Slurm jobs of an earlier call that are still in the queue, by the record each will write.
+jobs_in_queue = {}
 
 
 wildcard_constraints:
@@ -54,6 +61,11 @@ wildcard_constraints:
 @cache
 def study_of(name, system):
     return explained(load_study, name, system, ROOT)
+
+
+@cache
+def system_of(name):
+    return explained(load_system, name, ROOT)
 
 
 def check_study(name):
@@ -85,6 +97,11 @@ def cell_value(wildcards, key):
     return cells[wildcards.cell_id][key]
 
 
+def cell_at(record, key):
+    """One of a cell's values, by the path of its record."""
+    return cells_of(settings["system"])[record.parent.parent.name][key]
+
+
 @cache
 def corpus_setting(key):
     """What the command line of the tokenizer says for a corpus, by the name of its folder."""
@@ -104,11 +121,15 @@ def reference_of(wildcards):
     return [f"reference/{reference}.csv"] if reference else []
 
 
-def needed_tokens(wildcards):
-    """A cell's tokens (the JSON beside the token file), unless it has its record."""
+def needed_to_train(wildcards):
+    """A cell's tokens (the JSON beside the token file) and its framework's Python, unless it has its record."""
     w = wildcards
     folder = f"results/{w.system}/cells/{w.framework}/{w.model}/{w.num_gpus}gpu/{w.cell_id}/repeat{w.repeat}"
-    return [] if os.path.isfile(f"{folder}/record.json") else [ancient(cell_value(wildcards, "tokens"))]
+    if os.path.isfile(f"{folder}/record.json"):
+        return []
+    name = cell_value(wildcards, "environment")
+    interpreter = interpreter_file(name, system_of(w.system).environment_source(name))
+    return [ancient(path) for path in (cell_value(wildcards, "tokens"), interpreter) if path]
 
 
 def cells_digest(wildcards):
@@ -117,10 +138,25 @@ def cells_digest(wildcards):
     return identity_hash({"cells": [list(planned.key) for planned in study.runnable()]})
 
 
+def find_jobs_in_queue(studies):
+    """Look once, before anything is submitted; not being able to ask must not lead to a second copy of a job."""
+    try:
+        jobs_in_queue.update(awaited_jobs(studies, RESULTS, Path.cwd()))
+    except QueueError as error:
+        raise WorkflowError(
+            f"Slurm cannot be asked which cells still have a job in the queue, so none is submitted: {error}"
+        ) from None
+    for record, job in jobs_in_queue.items():
+        logger.warning(
+            f"{record.parent}: job {job.job_id} of an earlier call is {job.state.lower()}; it is waited for, and no second one submitted"
+        )
+
+
 def study_targets(name, wildcards=None):
     """Everything a study asks for. The records are listed themselves: a table made before one failed must not hide it."""
     study = study_of(name, settings["system"])
     tell_plan(study)
+    tell_budget(study)
     if not study.runnable():
         return []
     requested_studies.append(study)
@@ -138,6 +174,7 @@ def write_partial_outputs(study):
     from study_outputs import missing_cells, write_study_outputs
 
     try:
+        ask_slurm_for_reasons(study, ROOT / "results", Path.cwd())
         folder = write_study_outputs(study, ROOT)
         missing = missing_cells(study, ROOT)
     except (ValueError, OSError) as error:
@@ -169,6 +206,16 @@ def tell_plan(study):
         f"{study.name}: {len(too_large)} cells planned and not started: they need {', '.join(map(str, needed))} GPUs, "
         f"this system ({study.system.name}) has {study.system.max_gpus}"
     )
+
+
+def tell_budget(study):
+    """Say once, before anything is submitted, what the missing cells will ask of Slurm."""
+    keys = [
+        planned.key for planned in study.runnable() if record_path(RESULTS, study.system.name, planned) in jobs_in_queue
+    ]
+    cost = budget(study, RESULTS, keys)
+    if cost and cost.jobs and study not in requested_studies:
+        logger.warning(f"{study.name} on {study.system.name}: {cost.words()}")
 
 
 @cache

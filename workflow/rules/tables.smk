@@ -18,6 +18,7 @@ rule collect_measurements:
         measurements="results/{system}/{study}/measurements.csv",
     log:
         "results/{system}/{study}/logs/collect.txt",
+    localrule: True
     conda:
         "../../envs/workflow.yaml"
     params:
@@ -37,6 +38,7 @@ rule make_table:
         multiext("results/{system}/{study}/tables/{table}", ".csv", ".md", ".tex"),
     log:
         "results/{system}/{study}/logs/table-{table}.txt",
+    localrule: True
     conda:
         "../../envs/workflow.yaml"
     params:
@@ -57,6 +59,7 @@ rule make_figure:
         multiext("results/{system}/{study}/figures/{figure}", ".svg", ".pdf", ".png"),
     log:
         "results/{system}/{study}/logs/figure-{figure}.txt",
+    localrule: True
     conda:
         "../../envs/workflow.yaml"
     params:

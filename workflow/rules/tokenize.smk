@@ -3,6 +3,8 @@
 # in   the corpus a study names: bundled, wikitext-103 through `datasets`, or a local folder or file
 # out  results/tokens/<corpus>/<split>.bin (flat uint16) and <split>.json (what it is, and its digest)
 
+tokenizing = tokenizing_resources(system_of(settings["system"]))
+
 
 rule tokenize_corpus:
     output:
@@ -10,9 +12,12 @@ rule tokenize_corpus:
         facts="results/tokens/{corpus}/{split}.json",
     log:
         "results/tokens/{corpus}/{split}.log",
+    localrule: tokenizing["local"]
     conda:
         "../../envs/workflow.yaml"
-    threads: workflow.cores
+    threads: tokenizing["threads"] or workflow.cores
+    resources:
+        **tokenizing["resources"],
     params:
         corpus=lambda wildcards: corpus_setting(wildcards.corpus),
     shell:

@@ -1,25 +1,28 @@
 # Tokens -> one record per cell and repeat: the only expensive step, never redone behind the user's back.
 #
-# in   results/tokens/<corpus>/train.json
+# in   results/tokens/<corpus>/train.json, environments/<kind>-<name>.txt where a framework has a Python of its own
 # out  results/<system>/cells/<framework>/<model>/<num_gpus>gpu/<cell_id>/repeat<r>/record.json
 #      beside it log.txt, and failure.json where there is no record
+
+training = training_resources(system_of(settings["system"]), cell_value)
 
 
 rule train_cell:
     input:
         # Nothing where the record is there already: neither a newer checkout, nor a touched token file, nor tokens that
         # had to be made again may redo a measurement. The cell id says what was measured.
-        needed_tokens,
+        needed_to_train,
     output:
         record="results/{system}/cells/{framework}/{model}/{num_gpus}gpu/{cell_id}/repeat{repeat}/record.json",
     log:
         "results/{system}/cells/{framework}/{model}/{num_gpus}gpu/{cell_id}/repeat{repeat}/log.txt",
     conda:
         "../../envs/workflow.yaml"
-    # All cores: timed cells never overlap.
-    threads: workflow.cores
+    # On this machine all cores: timed cells never overlap. Under Slurm what the job gets on each of its nodes.
+    threads: training["threads"] or workflow.cores
     resources:
-        # Limits are resources and no parameters: changing them reruns nothing.
+        **training["resources"],
+        # Limits and what a site is asked for are resources and no parameters: changing them reruns nothing.
         time_limit_s=lambda wildcards: cell_value(wildcards, "time_limit_s"),
     params:
         # Nothing but the identity: a parameter that changes reruns the job, and only another cell may do that.

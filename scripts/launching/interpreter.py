@@ -1,0 +1,53 @@
+"""How a training process is started: in its framework's own Python, after what the site has to set up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from matrix.errors import ConfigError
+from matrix.systems import EnvironmentSource, System
+
+ENVIRONMENTS = "environments"
+
+
+def interpreter_file(name: str, source: EnvironmentSource) -> str | None:
+    """The file, relative to the project, in which a rule notes the interpreter it made; None where none is made."""
+    return f"{ENVIRONMENTS}/{source.kind}-{name}.txt" if source.kind in ("venv", "conda") else None
+
+
+def training_command(system: System, environment: str, script: Sequence[str], root: Path) -> list[str]:
+    """The command that runs `script` (a file and its arguments) in `environment`.
+
+    Raises ConfigError where the interpreter is not there (yet).
+    """
+    source = system.environment_source(environment)
+    python = [*_interpreter(environment, source, root), *script]
+    python += ["--wrapped"] if source.kind == "apptainer" else []
+    setup = [*system.setup, *source.setup]
+    if not setup:
+        return python
+    # exec: signals, and the watch over the parent process, must reach the training process itself.
+    return ["bash", "-c", "\n".join(["set -e", *setup, 'exec "$@"']), "training", *python]
+
+
+def _interpreter(environment: str, source: EnvironmentSource, root: Path) -> list[str]:
+    if source.kind == "workflow":
+        return [sys.executable]
+    if source.kind == "python":
+        return [source.python]
+    if source.kind == "apptainer":
+        return ["apptainer", "exec", *source.arguments, source.image, source.python]
+    note = root / str(interpreter_file(environment, source))
+    try:
+        python = note.read_text(encoding="utf-8").strip()
+    except OSError:
+        raise ConfigError(
+            f"{note.relative_to(root)} is missing: the environment {environment} is not made yet"
+        ) from None
+    if not Path(python).is_file():
+        raise ConfigError(
+            f"{note.relative_to(root)}: {python} is gone; delete this file, and the next call makes {environment} anew"
+        )
+    return [python]

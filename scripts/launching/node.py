@@ -1,0 +1,128 @@
+"""One node's part of a cell: start its ranks, wait for their common end, report what became of them.
+
+The launcher calls it for the machine it runs on; under Slurm it starts `launch_node.py` on every node of the job.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from launching.child import LAUNCHER_VARIABLE
+from launching.environment import available_cores, rank_variables, shared_settings, threads_per_process
+from launching.host_load import host_memory_kills, others_cpu_s, read_host_clock
+from launching.placement import host_name, ranks_by_node
+from launching.processes import Ending, Limits, LogWriter, RankCommand, run_ranks
+
+
+@dataclass(frozen=True)
+class NodeJob:
+    """What every node of a cell is told; JSON in the folder of the exchange.
+
+    command: starts one training process. environment: the system file's variables. gpus_visible: the scheduler shows
+    each node its GPUs, so a missing one can be noticed before anything starts. Memory in GiB.
+    """
+
+    command: Sequence[str]
+    num_gpus: int
+    num_nodes: int
+    master_address: str
+    master_port: int
+    environment: Mapping[str, str]
+    gpus_visible: bool = False
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """What became of one node's ranks. `kind` and what follows it are an Ending's (launching/processes.py).
+
+    settings: the variables every process got. Times in seconds.
+    """
+
+    node: int
+    host: str
+    cpu_cores: int
+    threads_per_process: int
+    settings: Mapping[str, str]
+    wall_s: float
+    others_cpu_s: float | None
+    killed_for_memory: bool
+    ended_unix_s: float
+    kind: str
+    reason: str
+    rank: int | None
+    last_lines: Sequence[str]
+
+    @property
+    def ending(self) -> Ending:
+        return Ending(self.kind, self.reason, self.rank, tuple(self.last_lines))
+
+
+def run_node(job: NodeJob, node: int, limits: Limits, log: LogWriter) -> NodeReport:
+    """Run this node's ranks to their common end."""
+    ranks = ranks_by_node(job.num_gpus, job.num_nodes)[node]
+    cores = allocated_cores()
+    threads = threads_per_process(cores, len(ranks))
+    settings = shared_settings(threads, job.environment)
+    kills_before = host_memory_kills()
+    before = read_host_clock()
+    lacking = missing_gpus(len(ranks), os.environ) if job.gpus_visible else ""
+    if lacking:
+        ending = Ending("gpu_missing", f"node {host_name()} {lacking}")
+    else:
+        ending = run_ranks(_commands(job, ranks, settings), limits, log)
+    after = read_host_clock()
+    kills_after = host_memory_kills()
+    return NodeReport(
+        node=node,
+        host=host_name(),
+        cpu_cores=cores,
+        threads_per_process=threads,
+        settings=settings,
+        wall_s=after.wall_s - before.wall_s,
+        others_cpu_s=others_cpu_s(before, after),
+        killed_for_memory=kills_before is not None and kills_after is not None and kills_after > kills_before,
+        ended_unix_s=time.time(),
+        kind=ending.kind,
+        reason=ending.reason,
+        rank=ending.rank,
+        last_lines=ending.last_lines,
+    )
+
+
+def silent_node(job: NodeJob, wall_s: float) -> NodeReport:
+    """In place of nodes that were killed before they could report: what is known of the launcher's own node."""
+    cores = allocated_cores()
+    threads = threads_per_process(cores, len(ranks_by_node(job.num_gpus, job.num_nodes)[0]))
+    settings = shared_settings(threads, job.environment)
+    return NodeReport(
+        0, host_name(), cores, threads, settings, wall_s, None, False, time.time(), "killed", "", None, ()
+    )
+
+
+def allocated_cores() -> int:
+    """Cores of this node that belong to the cell: what the process may run on, and no more than the scheduler gave."""
+    given = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return min(available_cores(), int(given)) if given.isdecimal() else available_cores()
+
+
+def missing_gpus(wanted: int, environment: Mapping[str, str]) -> str:
+    """What is wrong with the GPUs the scheduler shows this node's step, or "" when there are as many as wanted."""
+    shown = environment.get("SLURM_GPUS_ON_NODE", "")
+    if not shown.isdecimal():
+        return f"was given no GPU, and the cell needs {wanted} there" if wanted else ""
+    if int(shown) < wanted:
+        return f"shows {shown} of the {wanted} GPUs that the cell needs there"
+    return ""
+
+
+def _commands(job: NodeJob, ranks: range, settings: Mapping[str, str]) -> list[RankCommand]:
+    def variables(rank: int) -> dict[str, str]:
+        local = rank - ranks.start
+        return rank_variables(rank, local, job.num_gpus, len(ranks), job.master_address, job.master_port)
+
+    shared: dict[str, Any] = {**os.environ, **settings, LAUNCHER_VARIABLE: str(os.getpid())}
+    return [RankCommand(rank, job.command, {**shared, **variables(rank)}) for rank in ranks]

@@ -1,0 +1,140 @@
+"""A cell's processes in a Slurm job: one `launch_node.py` on every node, started and watched as one step of the job."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from launching.exchange import Exchange
+from launching.node import NodeJob, NodeReport
+from launching.placement import ranks_by_node
+from launching.processes import POLL_S, TERMINATE_GRACE_S, Ending, Limits, LogWriter
+
+# How long srun may take to end its step after it was told to.
+STEP_GRACE_S = 15.0
+# What slurmstepd and srun print when a step used more memory than it had, with and without cgroups.
+MEMORY_WORDS = ("oom-kill", "oom_kill", "Out Of Memory", "exceeded memory limit", "exceeded job memory limit")
+SLURM_PREFIXES = ("srun:", "slurmstepd:")
+
+
+def run_step(
+    exchange: Exchange, job: NodeJob, cores: int, scripts: Path, limits: Limits, log: LogWriter
+) -> tuple[Ending, list[NodeReport], bool]:
+    """Run all nodes' ranks to their common end; (how they ended, the nodes' reports, whether memory ran out).
+
+    cores: of each node. srun must be told: since Slurm 22.05 a step does not take over what the job asked for.
+    """
+    num_ranks, num_nodes = job.num_gpus, job.num_nodes
+    exchange.write_node_job(asdict(job))
+    command = ["srun", f"--nodes={num_nodes}", f"--ntasks={num_nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=1"]
+    command += [
+        f"--cpus-per-task={cores}",
+        sys.executable,
+        str(scripts / "launch_node.py"),
+        "--exchange",
+        str(exchange.folder),
+    ]
+    words: list[str] = []
+    step = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    assert step.stdout is not None
+
+    def copy() -> None:
+        for line in log.pass_on(step.stdout):
+            if line.startswith(SLURM_PREFIXES):
+                words.append(line)
+
+    reader = threading.Thread(target=copy, daemon=True)
+    reader.start()
+    try:
+        stopped = _watch(step, num_ranks, num_nodes, limits)
+    finally:
+        _end(step)
+        reader.join(timeout=TERMINATE_GRACE_S)
+    reports = [NodeReport(**report) for report in exchange.read_node_reports(num_nodes)]
+    out_of_memory = any(word in line for word in MEMORY_WORDS for line in words)
+    return stopped or _step_ending(step.returncode, reports, num_nodes, words), reports, out_of_memory
+
+
+def _watch(step: subprocess.Popen[str], num_ranks: int, num_nodes: int, limits: Limits) -> Ending | None:
+    """Until the step ends (None) or has to be ended."""
+    began = time.monotonic()
+    all_started = False
+    while step.poll() is None:
+        stop = limits.stop_reason()
+        if stop:
+            return Ending(*stop)
+        elapsed = time.monotonic() - began
+        all_started = all_started or all(limits.has_started(rank) for rank in range(num_ranks))
+        if not all_started and elapsed > limits.startup_timeout_s:
+            return _startup_timeout(num_ranks, num_nodes, limits)
+        if elapsed > limits.time_limit_s:
+            return Ending("time_limit", f"not finished after the time limit of {limits.time_limit_s / 60:g} minutes")
+        time.sleep(POLL_S)
+    return None
+
+
+def _startup_timeout(num_ranks: int, num_nodes: int, limits: Limits) -> Ending:
+    """Name the ranks that never came to the meeting point, or else those that never met the others, with their node."""
+    waiting = [rank for rank in range(num_ranks) if not limits.has_started(rank)]
+    absent = [rank for rank in waiting if not limits.has_arrived(rank)]
+    late = absent or waiting
+    node_of = {rank: node for node, ranks in enumerate(ranks_by_node(num_ranks, num_nodes)) for rank in ranks}
+    names = ", ".join(f"{rank} (node {node_of[rank]} of the job)" for rank in late)
+    what = "had not come to the meeting point of the ranks" if absent else "had not met the others"
+    reason = f"rank {names} of {num_ranks} {what} after {limits.startup_timeout_s:g} s"
+    return Ending("startup_timeout", reason, late[0])
+
+
+def _step_ending(status: int, reports: Sequence[NodeReport], num_nodes: int, words: Sequence[str]) -> Ending:
+    """The first node that failed by itself is the cause; those that were ended with it are not."""
+    failed = [report for report in reports if report.kind]
+    by_itself = [report for report in failed if report.kind != "interrupted"]
+    if by_itself:
+        return min(by_itself, key=lambda report: report.ended_unix_s).ending
+    if not failed and len(reports) == num_nodes and status == 0:
+        return Ending()
+    silent = sorted(set(range(num_nodes)) - {report.node for report in reports})
+    said = f": {words[0]}" if words else ""
+    where = f"node {', '.join(map(str, silent))} of the job left no account" if silent else f"srun ended with {status}"
+    return Ending("killed", f"{where}{said}", None, tuple(words[-5:]))
+
+
+def _end(step: subprocess.Popen[str]) -> None:
+    """Have srun end its step on all nodes; SIGKILL to srun alone would leave the step to Slurm's own timeout."""
+    for number, grace_s in ((signal.SIGTERM, STEP_GRACE_S), (signal.SIGKILL, TERMINATE_GRACE_S)):
+        if step.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(step.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            step.wait(timeout=grace_s)
+
+
+def node_address(fallback: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The address of this node as Slurm knows it: node names need not resolve."""
+    name = environment.get("SLURMD_NODENAME", "")
+    if not name:
+        return fallback
+    try:
+        shown = subprocess.run(
+            ["scontrol", "show", "node", "--oneliner", name], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return name
+    return next((word.partition("=")[2] for word in shown.split() if word.startswith("NodeAddr=")), name)

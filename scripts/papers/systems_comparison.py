@@ -1,0 +1,404 @@
+"""One study on several systems side by side: the only place where numbers of two machines share a table, and marked so.
+
+Every framework appears with the layout that its system's own tables show. Whatever differs between two rows besides the
+machine is named, and where they did not do the same work there is no ratio.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from matrix.plan import SCALINGS
+from metrics.peaks import MEASURED
+from metrics.spread import mean
+from papers.captions import SCALING_TEXT, sentences, settings_text, spread_text, units_of
+from papers.rendering import DISPLAYS, EMPTY, Display, Span, format_number, format_spread
+from papers.results import Result, grouped, is_true, results_of
+from papers.study_data import StudyData, study_data
+
+NOT_LIKE_FOR_LIKE = "not like for like: "
+NOT_PLANNED = "not in its measurements.csv"
+LIKE_FOR_LIKE = "yes, as far as recorded"
+
+# What a difference is called, by the column of measurements.csv. The first kind leaves a ratio that means something;
+# of the second kind the rows did other work, and tokens/s of other work are no ratio.
+_SETTINGS = {
+    "precision": "precision",
+    "activation_checkpointing": "activation checkpointing",
+    "num_nodes": "number of nodes",
+}
+_WORK = {
+    "global_batch_size": "global batch",
+    "seq_length": "sequence length",
+    "num_layers": "layers",
+    "hidden_size": "hidden size",
+    "num_heads": "heads",
+    "vocab_size": "vocabulary",
+    "num_parameters": "parameters",
+}
+_COLUMNS = [
+    "comparison", "model", "num_gpus", "framework", "status", "best_layout", "repeat", "cell_id", "layout", "device",
+    "model_flops_utilization_percent", "threads_per_process", "git_commit", "code_changed", "versions",
+    *_SETTINGS, *_WORK,
+]  # fmt: skip
+_OF_THE_MACHINE = ("kernel",)  # among `versions`, and no part of what was run
+
+Point = tuple[str, str, int, str]  # comparison, model, number of GPUs, framework
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one system has at one point: the result its tables show, and the rows behind it, one for each repeat.
+
+    Where nothing was measured, the rows are all of the point. `utilization_percent` is the mean over repeats, NaN where
+    it is unknown.
+    """
+
+    result: Result
+    rows: tuple[Mapping[str, Any], ...]
+    utilization_percent: float
+
+    def values(self, column: str) -> str:
+        """What the rows hold, several joined by ` + `; empty where it is unknown."""
+        known = {row[column] for row in self.rows if not pd.isna(row[column]) and row[column] != ""}
+        return " + ".join(map(str, sorted(known)))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Another system's side against the first's: what differs besides the machine's name, and whether the work does.
+
+    `ratio` is tokens/s over the first's; NaN where a side has no result or the work differs.
+    """
+
+    differences: tuple[str, ...]
+    ratio: float
+    is_measured: bool
+
+    @property
+    def note(self) -> str:
+        return NOT_LIKE_FOR_LIKE + "; ".join(self.differences) if self.differences else ""
+
+
+@dataclass(frozen=True)
+class ComparedRow:
+    """One point on every system, by the system's name; None where its measurements do not have the point."""
+
+    point: Point
+    sides: Mapping[str, Side | None]
+    pairs: Mapping[str, Pair | None]  # of every system but the first
+
+
+def systems_comparison(measurements: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """One row per comparison, model, number of GPUs and framework, from the measurements of one study on each system.
+
+    Columns of a system are `<system>.<column>`; `<other>.tokens_per_s_over_<first>` is the ratio to the first system's
+    tokens/s, `<other>.comparison_note` says what is not like for like. A number that is unknown is empty.
+    Raises ValueError for fewer than two systems, a system given twice, and measurements of several studies.
+    """
+    by_system = _data_by_system(measurements)
+    rows = _compared_rows(by_system)
+    study = next(iter(by_system.values())).study
+    frame = pd.DataFrame([_csv_row(study, row) for row in rows])
+    frame.attrs[DISPLAYS] = tuple(
+        _display(by_system, members) for members in grouped(rows, lambda row: row.point[0]).values()
+    )
+    return frame
+
+
+def _data_by_system(measurements: Sequence[pd.DataFrame]) -> dict[str, StudyData]:
+    found: dict[str, StudyData] = {}
+    for frame in measurements:
+        data = study_data(frame)
+        system = str(frame["system"].iloc[0])
+        if system in found:
+            raise ValueError(f"system {system} is given twice; a comparison needs different systems")
+        found[system] = data
+    studies = sorted({data.study for data in found.values()})
+    if len(studies) > 1:
+        raise ValueError(f"measurements of {len(studies)} studies ({', '.join(studies)}): compare one study at a time")
+    if len(found) < 2:
+        raise ValueError("a comparison needs the measurements of two systems or more")
+    return found
+
+
+def _compared_rows(by_system: Mapping[str, StudyData]) -> list[ComparedRow]:
+    sides = {system: _sides(data) for system, data in by_system.items()}
+    points = {point: side for of_system in sides.values() for point, side in of_system.items()}
+    first = next(iter(sides))
+
+    def order(point: Point) -> tuple[Any, ...]:
+        comparison, model, num_gpus, framework = point
+        return comparison, points[point].result.num_parameters or 0, model, num_gpus, framework
+
+    rows = []
+    for point in sorted(points, key=order):
+        here = {system: of_system.get(point) for system, of_system in sides.items()}
+        pairs = {system: _pair(system, side, first, here[first]) for system, side in here.items() if system != first}
+        rows.append(ComparedRow(point, here, pairs))
+    return rows
+
+
+def _sides(data: StudyData) -> dict[Point, Side]:
+    rows: dict[Point, list[dict[str, Any]]] = {}
+    for row in data.measurements[_COLUMNS].to_dict("records"):
+        rows.setdefault((row["comparison"], row["model"], row["num_gpus"], row["framework"]), []).append(row)
+    sides = {}
+    for result in results_of(data, SCALINGS):
+        point = (result.comparison, result.model, result.num_gpus, result.framework)
+        # The order of the file decides nothing, not even the last digit of a mean.
+        of_point = sorted(rows[point], key=lambda row: (row["layout"], row["cell_id"], row["repeat"]))
+        best = [row for row in of_point if row["status"] == "ok" and is_true(row["best_layout"])]
+        known = [row["model_flops_utilization_percent"] for row in best]
+        known = [value for value in known if not pd.isna(value)]
+        sides[point] = Side(result, tuple(best or of_point), mean(known) if known else math.nan)
+    return sides
+
+
+def _pair(system: str, side: Side | None, first: str, first_side: Side | None) -> Pair | None:
+    if side is None or first_side is None:
+        return None
+    work = _different(_WORK, side, first_side)
+    measured = side.result.is_measured and first_side.result.is_measured
+    differences = [
+        *_different_devices(side, first_side),
+        *_different(_SETTINGS, side, first_side),
+        *work,
+        *(_different_code(system, side, first, first_side) if measured else []),
+    ]
+    ratio = math.nan
+    if measured and not work:
+        ratio = side.result.tokens_per_s.mean / first_side.result.tokens_per_s.mean
+    return Pair(tuple(differences), ratio, measured)
+
+
+def _different(labels: Mapping[str, str], side: Side, first: Side) -> list[str]:
+    """`global batch 8, not 4`; what is unknown on one side is no difference."""
+    found = []
+    for column, label in labels.items():
+        here, there = side.values(column), first.values(column)
+        if here and there and here != there:
+            found.append(f"{label} {here}, not {there}")
+    return found
+
+
+def _different_devices(side: Side, first: Side) -> list[str]:
+    one, other = side.result, first.result
+    found = []
+    if one.device != other.device:
+        found.append("CPU processes, not GPUs" if one.device == "cpu" else "GPUs, not CPU processes")
+    if one.device_name and other.device_name and one.device_name != other.device_name:
+        found.append(f"device {one.device_name}, not {other.device_name}")
+    if one.device == other.device == "cpu":
+        # What one process is; on a GPU the threads do little.
+        found += _different({"threads_per_process": "threads per process"}, side, first)
+    return found
+
+
+def _different_code(system: str, side: Side, first: str, first_side: Side) -> list[str]:
+    """The project's own code by its commit, and the versions of what it ran with."""
+    here, there = side.values("git_commit"), first_side.values("git_commit")
+    found = []
+    unknown = [name for name, commit in ((system, here), (first, there)) if not commit]
+    if unknown:
+        found.append(f"code not known to be the same (no commit recorded on {', '.join(unknown)})")
+    elif here != there:
+        found.append(f"code of commit {_short_commits(here)}, not {_short_commits(there)}")
+    elif "-dirty" in here:
+        found.append(f"code not known to be the same (uncommitted changes to {_short_commits(here)})")
+    changed = [
+        name
+        for name, one in ((system, side), (first, first_side))
+        if any(is_true(row["code_changed"]) for row in one.rows)
+    ]
+    if len(changed) == 1:
+        found.append(f"code changed since it was measured on {changed[0]}")
+    return found + _different_versions(side.values("versions"), first_side.values("versions"))
+
+
+def _different_versions(here: str, there: str) -> list[str]:
+    ours, theirs = _versions(here), _versions(there)
+    if not ours or not theirs:
+        return []
+    return [
+        f"{name} {ours.get(name, 'absent')}, not {theirs.get(name, 'absent')}"
+        for name in sorted({*ours, *theirs} - {*_OF_THE_MACHINE})
+        if ours.get(name) != theirs.get(name)
+    ]
+
+
+def _versions(text: str) -> dict[str, str]:
+    """`python 3.11.7;torch 2.13.0` by name; repeats that ran with several have them joined."""
+    found: dict[str, dict[str, None]] = {}
+    for entry in text.replace(" + ", ";").split(";"):
+        name, _, version = entry.strip().partition(" ")
+        if name:
+            found.setdefault(name, {})[version] = None
+    return {name: " + ".join(versions) for name, versions in found.items()}
+
+
+def _short_commits(commits: str) -> str:
+    """The first seven digits of each, with the mark of uncommitted changes."""
+    return " + ".join(
+        commit[:7] + ("-dirty" if commit.endswith("-dirty") else "") for commit in commits.split(" + ") if commit
+    )
+
+
+def _csv_row(study: str, row: ComparedRow) -> dict[str, Any]:
+    comparison, model, num_gpus, framework = row.point
+    systems = list(row.sides)
+    scaling = next(side.result.scaling for side in row.sides.values() if side)
+    columns: dict[str, Any] = {
+        "systems_compared": " + ".join(systems),
+        "study": study,
+        "comparison": comparison,
+        "scaling": scaling,
+        "model": model,
+        "num_gpus": num_gpus,
+        "framework": framework,
+    }
+    for system, side in row.sides.items():
+        columns |= {f"{system}.{name}": value for name, value in _side_columns(side).items()}
+    for system, pair in row.pairs.items():
+        columns |= {
+            f"{system}.tokens_per_s_over_{systems[0]}": pair.ratio if pair else math.nan,
+            f"{system}.comparison_note": pair.note if pair else "",
+        }
+    return columns
+
+
+def _side_columns(side: Side | None) -> dict[str, Any]:
+    result = side.result if side else None
+    return {
+        "status": result.status if result else "",
+        "result": result.text if result else NOT_PLANNED,
+        "device_name": result.device_name if result else "",
+        "layout": result.layout if result else "",
+        "num_layouts": str(result.num_layouts) if result else "",
+        "repeats": str(result.batch_time_s.n) if result and result.is_measured else "",
+        "batch_time_s": result.batch_time_s.mean if result else math.nan,
+        "batch_time_spread_s": result.batch_time_s.deviation if result else math.nan,
+        "tokens_per_s": result.tokens_per_s.mean if result else math.nan,
+        "tokens_per_s_spread": result.tokens_per_s.deviation if result else math.nan,
+        "model_flops_utilization_percent": side.utilization_percent if side else math.nan,
+        "percentage_of_peak_throughput": result.percentage_of_peak.mean if result else math.nan,
+        "peak_source": result.peak_source if result else "",
+        **{column: side.values(column) if side else "" for column in (*_SETTINGS, *_WORK, "git_commit")},
+        "notes": "; ".join(result.notes) if result else "",
+    }
+
+
+def _display(by_system: Mapping[str, StudyData], rows: Sequence[ComparedRow]) -> Display:
+    """The rows of one comparison of the study: a line for every system, the systems of a point together."""
+    first = next(iter(by_system))
+    results = {
+        system: [side.result for row in rows for name, side in row.sides.items() if side and name == system]
+        for system in by_system
+    }
+    units = " or ".join(sorted({units_of(of_system) for of_system in results.values() if of_system}))
+    common = _common_differences(rows)
+    headings = (
+        "Model", units[0].upper() + units[1:], "Framework", "System", "Device", "Batch time (s)", "Tokens/s",
+        "Model FLOP/s utilization (%)", "Percent of peak", f"Tokens/s over {first}", "Like for like?", "Best layout",
+    )  # fmt: skip
+    cells = []
+    for row in rows:
+        _, model, num_gpus, framework = row.point
+        for system, side in row.sides.items():
+            head = (model, str(num_gpus), framework, system)
+            rest = _cells(side, row.pairs.get(system), system == first, common.get(system, ()), len(headings) - 4)
+            cells.append((*head, *rest))
+    notes = [
+        "Numbers of different systems stand side by side here, each marked with its system: a ratio is of whole "
+        "machines, with all that differs between them, not of a framework or of a device alone.",
+        *_percentage_notes(results),
+        *(
+            f"All rows of {system} with a result beside {first}'s: {NOT_LIKE_FOR_LIKE}{'; '.join(differences)}."
+            for system, differences in common.items()
+            if differences
+        ),
+        *(
+            f"{row.point[1]} on {row.point[2]} {units_of([side.result])}, {row.point[3]}, {system}: {note}"
+            for row in rows
+            for system, side in row.sides.items()
+            if side
+            for note in side.result.notes
+        ),
+    ]
+    return Display(_caption(by_system, results, units), headings, tuple(cells), tuple(notes), wide=(10, 11), group=3)
+
+
+def _cells(
+    side: Side | None, pair: Pair | None, is_first: bool, common: Sequence[str], width: int
+) -> tuple[str | Span, ...]:
+    """What follows the system's name in its line; a cell over all of it where there is no result."""
+    if side is None:
+        return (Span(NOT_PLANNED, width),)
+    result = side.result
+    if not result.is_measured:
+        return (Span(result.text + (f" ({pair.note})" if pair and pair.note else ""), width),)
+    layout = result.layout + (f" (best of {result.num_layouts})" if result.num_layouts > 1 else "")
+    return (
+        result.device_name or EMPTY,
+        format_spread(result.batch_time_s.mean, result.batch_time_s.deviation),
+        format_spread(result.tokens_per_s.mean, result.tokens_per_s.deviation),
+        format_number(side.utilization_percent),
+        format_spread(result.percentage_of_peak.mean, result.percentage_of_peak.deviation),
+        format_number(1.0, 3) if is_first else format_number(pair.ratio if pair else None, 3),
+        _comparability(pair, common),
+        layout,
+    )
+
+
+def _comparability(pair: Pair | None, common: Sequence[str]) -> str:
+    """What is not like for like in this line; what is so in all of them stands below the table."""
+    if pair is None or not (pair.is_measured or pair.differences):
+        return EMPTY
+    # What is below the table is of rows that have a result on both sides.
+    own = [d for d in pair.differences if not (pair.is_measured and d in common)]
+    told = [*own, *(["see below"] if len(own) < len(pair.differences) else [])]
+    return NOT_LIKE_FOR_LIKE + "; ".join(told) if told else LIKE_FOR_LIKE
+
+
+def _common_differences(rows: Sequence[ComparedRow]) -> dict[str, tuple[str, ...]]:
+    """By system: what differs from the first in every line where both have a result. Of one line nothing is common."""
+    common = {}
+    for system in rows[0].pairs:
+        pairs = [pair for row in rows if (pair := row.pairs[system]) and pair.is_measured]
+        if len(pairs) > 1:
+            common[system] = tuple(d for d in pairs[0].differences if all(d in pair.differences for pair in pairs))
+    return common
+
+
+def _percentage_notes(results: Mapping[str, Sequence[Result]]) -> list[str]:
+    sources = {r.peak_source == MEASURED for of_system in results.values() for r in of_system if r.peak_source}
+    if len(sources) < 2:
+        return []
+    return ["Percentages of a CPU's measured rate and percentages of a GPU's peak cannot be compared."]
+
+
+def _devices(results: Sequence[Result]) -> str:
+    names = sorted({result.device_name for result in results if result.device_name})
+    kind = " (CPU processes, not GPUs)" if results and units_of(results) == "processes" else ""
+    return (", ".join(names) or "nothing measured yet") + kind
+
+
+def _caption(by_system: Mapping[str, StudyData], results: Mapping[str, Sequence[Result]], units: str) -> str:
+    systems = list(by_system)
+    everything = [result for of_system in results.values() for result in of_system]
+    one = everything[0]
+    parts = [
+        f"COMPARISON OF {len(systems)} SYSTEMS, {', '.join(systems)}: {by_system[systems[0]].title}, comparison "
+        f"{one.comparison}, {SCALING_TEXT[one.scaling].format(units=units)}",
+        *(f"system {system}: {_devices(of_system)}" for system, of_system in results.items()),
+        settings_text(everything),
+        "percent of peak: the paper's formula; model FLOP/s utilization counts no recomputation",
+        "best layout: of each framework on each system by itself",
+        spread_text(everything),
+    ]
+    return sentences(parts)

@@ -1,0 +1,98 @@
+"""Why a Slurm job ended, for a launcher that was told to stop and for cells whose launcher could not say it."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from launching.results import Failure, now, read_failure, write_failure
+from matrix.plan import Study, record_path
+from matrix.systems import System
+from scheduling.queue import QueueError, SlurmJob, current_job_id, find_job, has_slurm, jobs_of_cells, own_jobs
+
+LOG_TAIL = 20
+
+
+def explained(job_id: str, kind: str, reason: str) -> tuple[str, str]:
+    """(kind, reason) with what Slurm says of the job, where that says more than the launcher saw itself."""
+    job = find_job(job_id)
+    if job is None:
+        return kind, reason
+    return _kind(job) or kind, f"{job.words()}; {reason}"
+
+
+def _kind(job: SlurmJob) -> str | None:
+    """A job that is being ended shows COMPLETING or RUNNING still, and its reason what for."""
+    by_reason = {"TimeLimit": "time_limit", "NodeDown": "node_failure", "OutOfMemory": "out_of_memory"}
+    return job.kind or by_reason.get(job.reason)
+
+
+class OtherJobs:
+    """Whether other jobs ran on this job's nodes: asked before and after it where nodes are not handed out whole."""
+
+    def __init__(self, system: System) -> None:
+        self._exclusive = system.slurm is not None and system.slurm.exclusive
+        self._ask = system.slurm is not None and not self._exclusive
+        self._before = _shares_nodes() if self._ask else None
+
+    def shared(self) -> bool | None:
+        """None where it is not known: on this machine alone, or when Slurm gave no answer."""
+        if self._exclusive:
+            return False
+        if not self._ask:
+            return None
+        seen = (self._before, _shares_nodes())
+        return True if True in seen else None if None in seen else False
+
+
+def _shares_nodes() -> bool | None:
+    job_id = current_job_id()
+    job = find_job(job_id) if job_id else None
+    if job is None or not job.nodes:
+        return None
+    command = ["squeue", "--nodelist", job.nodes, "--states=RUNNING", "--noheader", "--format=%i"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return any(other != job_id for other in done.stdout.split())
+
+
+def ask_slurm_for_reasons(study: Study, results: Path, folder: Path) -> None:
+    """Complete what stands beside the cells without a record with Slurm's account, before Slurm forgets the jobs.
+
+    folder: where the jobs were submitted from. Does nothing where there is no Slurm to ask.
+    """
+    if study.system.slurm is None or not has_slurm():
+        return
+    missing = [p for p in study.runnable() if not record_path(results, study.system.name, p).exists()]
+    try:
+        listed = jobs_of_cells(study.system.name, missing, own_jobs(), folder) if missing else {}
+    except QueueError:
+        listed = {}
+    for planned in missing:
+        _complete_failure(record_path(results, study.system.name, planned).parent, listed.get(planned.key))
+
+
+def _complete_failure(folder: Path, listed: SlurmJob | None) -> None:
+    """Of one cell's repeat; `listed` is its latest job, as far as Slurm still lists it."""
+    failure = read_failure(folder)
+    job = listed or (find_job(failure.job_id) if failure and failure.job_id else None)
+    if job is None or job.kind is None:
+        return
+    if failure is None or failure.job_id != job.job_id:
+        # The job ended before its launcher could write anything.
+        folder.mkdir(parents=True, exist_ok=True)
+        write_failure(folder, Failure(job.kind, job.words(), None, (), now(), job.nodes, job.job_id))
+    elif failure.kind == "interrupted" and not failure.reason.startswith("Slurm job"):
+        reason = f"{job.words()}; {failure.reason}"
+        tail = _log_tail(folder / "log.txt")
+        write_failure(folder, replace(failure, kind=job.kind, reason=reason, last_lines=tail))
+
+
+def _log_tail(path: Path) -> tuple[str, ...]:
+    try:
+        return tuple(path.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL:])
+    except OSError:
+        return ()

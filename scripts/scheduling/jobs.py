@@ -1,0 +1,111 @@
+"""Between the plan and Slurm: what the rules ask for a cell, what a call will cost, which jobs are already there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matrix.plan import PlannedCell, Study, record_path
+from matrix.systems import System
+from scheduling.queue import SlurmJob, has_slurm, jobs_of_cells, own_jobs
+from scheduling.resources import cell_resources, charged_gpus, site_resources
+
+PER_CELL = ("nodes", "tasks", "gres", "mem_mb", "runtime", "slurm_extra")
+# wikitext-103 takes about half a minute with two processes; memory is flat at about 60 MB each (benchmarks/README.md).
+LOGIN_THREADS = 2
+TOKENIZING_THREADS = 4
+TOKENIZING_MINUTES = 60
+TOKENIZING_MEMORY_MB_PER_PROCESS = 1000
+CellValue = Callable[[Any, str], Any]
+
+
+def training_resources(system: System, cell_value: CellValue) -> dict[str, Any]:
+    """{"threads", "resources"} of the rule that trains; nothing where cells run on this machine.
+
+    cell_value: (wildcards, key) -> a value of the cell (matrix/plan.py, index_cells).
+    """
+    site = system.slurm
+    if site is None:
+        return {"threads": None, "resources": {}}
+
+    def asked(key: str) -> Callable[[Any], Any]:
+        def value(wildcards: Any) -> Any:
+            return cell_resources(site, cell_value(wildcards, "cell"), cell_value(wildcards, "time_limit_s"))[key]
+
+        return value
+
+    return {"threads": asked("threads"), "resources": site_resources(site) | {key: asked(key) for key in PER_CELL}}
+
+
+def tokenizing_resources(system: System) -> dict[str, Any]:
+    """{"local", "threads", "resources"} of the rule that tokenizes; threads None: all that this machine has."""
+    site = system.slurm
+    if site is None:
+        return {"local": True, "threads": None, "resources": {}}
+    if site.tokenize == "login":
+        return {"local": True, "threads": LOGIN_THREADS, "resources": {}}
+    asked = {key: value for key, value in site_resources(site).items() if key != "mpi"}
+    memory_mb = TOKENIZING_MEMORY_MB_PER_PROCESS * TOKENIZING_THREADS
+    return {
+        "local": False,
+        "threads": TOKENIZING_THREADS,
+        "resources": {**asked, "runtime": TOKENIZING_MINUTES, "mem_mb": memory_mb},
+    }
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the missing cells of a study will ask of Slurm, at most."""
+
+    jobs: int
+    most_nodes: int
+    gpu_hours: float
+
+    def words(self) -> str:
+        return (
+            f"{self.jobs} jobs to submit, of at most {self.most_nodes} nodes each, "
+            f"at most {self.gpu_hours:.3g} GPU-hours in all (their time limits)"
+        )
+
+
+def budget(study: Study, results: Path, in_queue: Iterable[tuple[str, int]]) -> Budget | None:
+    """Of the cells that have neither a record nor a job; None where cells run on this machine."""
+    system = study.system
+    if system.slurm is None:
+        return None
+    waiting = set(in_queue)
+    missing = [
+        planned
+        for planned in study.runnable()
+        if planned.key not in waiting and not record_path(results, system.name, planned).is_file()
+    ]
+
+    def gpu_hours(planned: PlannedCell) -> float:
+        limit_s = 60 * study.time_limit_minutes[planned.cell.model.name]
+        minutes = cell_resources(system.slurm, planned.cell, limit_s)["runtime"]
+        return charged_gpus(system.slurm, planned.cell, system.gpus_per_node) * minutes / 60
+
+    return Budget(
+        len(missing),
+        max((planned.cell.num_nodes for planned in missing), default=0),
+        sum(map(gpu_hours, missing)),
+    )
+
+
+def awaited_jobs(studies: Iterable[Study], results: Path, folder: Path) -> Mapping[Path, SlurmJob]:
+    """Jobs of an earlier call that are still in the queue, by the record that each will write. Raises QueueError."""
+    studies = [study for study in studies if study.system.slurm]
+    if not studies or not has_slurm():
+        return {}
+    jobs = own_jobs()
+    return {
+        record_path(results, study.system.name, planned): found[planned.key]
+        for study in studies
+        for found in [jobs_of_cells(study.system.name, study.runnable(), jobs, folder)]
+        for planned in study.runnable()
+        if planned.key in found
+        and found[planned.key].is_in_queue
+        and not record_path(results, study.system.name, planned).is_file()
+    }

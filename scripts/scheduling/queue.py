@@ -1,0 +1,133 @@
+"""What Slurm says about jobs: which of this folder's cells are in the queue, and how a job ended."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from matrix.plan import PlannedCell
+
+TIMEOUT_S = 60
+# No node name, path or comment contains it.
+SEPARATOR = "\x1f"
+FIELDS = "%i %T %r %N %Z %k".replace(" ", SEPARATOR)
+IN_QUEUE = frozenset(
+    {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "RESIZING"}
+    | {"SIGNALING", "STAGE_OUT", "STOPPED"}
+)
+# How a job ended, in the words of our own failures (see docs/cluster.md).
+KINDS: Mapping[str, str] = {
+    "TIMEOUT": "time_limit",
+    "DEADLINE": "time_limit",
+    "OUT_OF_MEMORY": "out_of_memory",
+    "NODE_FAIL": "node_failure",
+    "BOOT_FAIL": "node_failure",
+    "CANCELLED": "cancelled",
+    "PREEMPTED": "preempted",
+    "FAILED": "crash",
+}
+
+
+class QueueError(Exception):
+    """Slurm could not be asked; the message says what it answered."""
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """One job, as Slurm shows it; `state` without what Slurm appends to it ("CANCELLED by 1000")."""
+
+    job_id: str
+    state: str
+    reason: str
+    nodes: str
+    workdir: str
+    comment: str
+
+    @property
+    def is_in_queue(self) -> bool:
+        return self.state in IN_QUEUE
+
+    @property
+    def kind(self) -> str | None:
+        """Of a failure, where the state says it."""
+        return KINDS.get(self.state)
+
+    def words(self) -> str:
+        """`Slurm job 42: NODE_FAIL (nodes n1,n2)`, with Slurm's reason where it gives one."""
+        details = [self.reason] if self.reason not in ("", "None") else []
+        details += [f"nodes {self.nodes}"] if self.nodes else []
+        return f"Slurm job {self.job_id}: {self.state}" + (f" ({', '.join(details)})" if details else "")
+
+
+def has_slurm() -> bool:
+    return shutil.which("squeue") is not None
+
+
+def own_jobs() -> list[SlurmJob]:
+    """This user's jobs that the controller knows, ended ones too (for MinJobAge seconds). Raises QueueError."""
+    return _jobs(["squeue", "--user", getpass.getuser(), "--states=all", "--noheader", f"--format={FIELDS}"])
+
+
+def find_job(job_id: str) -> SlurmJob | None:
+    """What the controller, or else the accounting, knows of a job; None where neither does or can be asked."""
+    try:
+        command = ["squeue", "--jobs", job_id, "--states=all", "--noheader", f"--format={FIELDS}"]
+        jobs = [job for job in _jobs(command) if job.job_id == job_id]
+    except QueueError:  # squeue fails for a job that is gone
+        jobs = []
+    return jobs[0] if jobs else _accounted(job_id)
+
+
+def current_job_id() -> str | None:
+    """The Slurm job this process runs in."""
+    return os.environ.get("SLURM_JOB_ID")
+
+
+def job_comment(system: str, planned: PlannedCell) -> str:
+    """What Snakemake's Slurm plugin notes on the job of a cell: the rule and its wildcards, in their order."""
+    cell = planned.cell
+    values = (system, cell.framework, cell.model.name, cell.num_gpus, cell.cell_id, planned.repeat)
+    return f"rule_train_cell_wildcards_{'_'.join(map(str, values))}"
+
+
+def jobs_of_cells(
+    system: str, cells: Iterable[PlannedCell], jobs: Iterable[SlurmJob], folder: Path
+) -> dict[tuple[str, int], SlurmJob]:
+    """The latest job of each cell among `jobs` that were submitted from `folder`, by the cell's key."""
+    latest: dict[str, SlurmJob] = {}
+    for job in sorted(jobs, key=lambda job: _number(job.job_id)):
+        if job.workdir and Path(job.workdir).resolve() == folder.resolve():
+            latest[job.comment] = job
+    comments = {planned.key: job_comment(system, planned) for planned in cells}
+    return {key: latest[comment] for key, comment in comments.items() if comment in latest}
+
+
+def _jobs(command: list[str]) -> list[SlurmJob]:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    except subprocess.CalledProcessError as error:
+        raise QueueError(f"{command[0]} says: {(error.stderr or error.stdout).strip()}") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise QueueError(f"{command[0]} gave no answer: {error}") from None
+    rows = [line.split(SEPARATOR) for line in done.stdout.splitlines()]
+    return [SlurmJob(row[0], row[1].split()[0], *row[2:]) for row in rows if len(row) == 6]
+
+
+def _accounted(job_id: str) -> SlurmJob | None:
+    fields = "JobIDRaw,State,Reason,NodeList,WorkDir,Comment"
+    command = ["sacct", "-X", "--jobs", job_id, "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
+    try:
+        return next((job for job in _jobs([*command, f"--format={fields}"]) if job.job_id == job_id), None)
+    except QueueError:  # no accounting on this cluster
+        return None
+
+
+def _number(job_id: str) -> int:
+    """Job ids count upwards; of an array's task (`42_7`) the job's."""
+    digits = job_id.partition("_")[0]
+    return int(digits) if digits.isdecimal() else 0

@@ -1,0 +1,60 @@
+"""What a cell asks Slurm for: pure functions from the system file and the cell to Snakemake's resources."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from launching.placement import ranks_by_node
+from matrix.cells import Cell
+from matrix.systems import SlurmSite
+
+
+def site_resources(site: SlurmSite) -> dict[str, Any]:
+    """The same for every training job of a system. Keys that are left out stay Slurm's own default."""
+    named = {
+        "slurm_partition": site.partition,
+        "slurm_account": site.account,
+        "qos": site.qos,
+        "constraint": site.constraint,
+    }
+    # An empty `mpi`: Snakemake's Slurm plugins then start the job's command once, on the first node, and not inside an
+    # `srun -n1`, which would keep the launcher from starting steps on all nodes.
+    return {"mpi": "", **{key: value for key, value in named.items() if value}}
+
+
+def cell_resources(site: SlurmSite, cell: Cell, time_limit_s: float) -> dict[str, Any]:
+    """Of one cell: nodes, GPUs and memory per node, cores, minutes.
+
+    GPUs are asked for per node: a total would let Slurm spread them unevenly. A value is None where nothing is asked.
+    """
+    on_node = gpus_on_node(cell)
+    kind = f"{site.gpu_type}:" if site.gpu_type else ""
+    extra = [
+        "--ntasks-per-node=1",
+        *([f"--gpus-per-node={kind}{on_node}"] if site.gpu_request == "gpus_per_node" else []),
+        *(["--exclusive"] if site.exclusive else []),
+        *([f"--reservation={site.reservation}"] if site.reservation else []),
+        *site.extra,
+    ]
+    memory_gib = site.memory_per_gpu_gib
+    return {
+        "nodes": cell.num_nodes,
+        # The plugin asks for one task in all where it sees no `gres`, and Slurm then gives one node only.
+        "tasks": None if site.gpu_request == "gres" else cell.num_nodes,
+        "gres": f"gpu:{kind}{on_node}" if site.gpu_request == "gres" else None,
+        "mem_mb": None if memory_gib is None else math.ceil(1024 * memory_gib * on_node),
+        "runtime": math.ceil(time_limit_s / 60 + site.job_overhead_minutes),
+        "slurm_extra": " ".join(extra),
+        "threads": site.cpus_per_gpu * on_node,
+    }
+
+
+def gpus_on_node(cell: Cell) -> int:
+    """The most GPUs the cell uses on one of its nodes."""
+    return max(len(ranks) for ranks in ranks_by_node(cell.num_gpus, cell.num_nodes))
+
+
+def charged_gpus(site: SlurmSite, cell: Cell, gpus_per_node: int) -> int:
+    """GPUs that the cell's job keeps from others: with whole nodes all of theirs."""
+    return cell.num_nodes * (gpus_per_node if site.exclusive else gpus_on_node(cell))

@@ -1,0 +1,61 @@
+"""A copy of the project on the sandbox's cluster, as a user of a login node has it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from project import Project, Run, copy_project
+from sandbox import Sandbox
+
+SYSTEM = {
+    "description": "Slurm on one machine: CPU processes stand in for the GPUs that Slurm hands out",
+    "device": "cpu",
+    "gpus_per_node": 4,
+    "num_nodes": 3,
+    "startup_timeout_s": 120,
+    "environment": {"GLOO_SOCKET_IFNAME": "lo"},
+    "slurm": {
+        "partition": "gpu",
+        "gpu_request": "gres",
+        "gpu_type": "h100",
+        "cpus_per_gpu": 1,
+        "memory_per_gpu_gib": 0.8,
+        "job_overhead_minutes": 2,
+    },
+}
+# What every site may change in profiles/slurm: how often Slurm is asked.
+QUICK = ("--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "10")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    project: Project
+    sandbox: Sandbox
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "snakemake", "--profile", "slurm", *QUICK, *arguments]
+
+    def snakemake(self, *arguments: str, timeout: float = 280) -> Run:
+        return self.project._finish(self.command(*arguments), timeout)
+
+    def status(self, *arguments: str) -> Run:
+        return self.project.script("status.py", "--system", "cluster", *arguments)
+
+    def write_system(self, **changes: Any) -> None:
+        self.project.write_yaml("config/systems/cluster.yaml", {**SYSTEM, **changes})
+
+    def running_jobs(self) -> list[str]:
+        return [job.job_id for job in self.sandbox.jobs() if job.state == "RUNNING"]
+
+    def submitted(self) -> int:
+        """Jobs of this copy that Slurm has ever seen."""
+        return sum(Path(job.workdir) == self.project.root for job in self.sandbox.jobs())
+
+
+def make_cluster(folder: Path, sandbox: Sandbox) -> Cluster:
+    cluster = Cluster(copy_project(folder), sandbox)
+    cluster.write_system()
+    return cluster

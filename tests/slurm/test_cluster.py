@@ -1,0 +1,124 @@
+"""`snakemake --profile slurm` on a real Slurm: placement, parity with a local run, and what the second call does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cluster import Cluster, make_cluster
+from project import Run, ended_afterwards
+from sandbox import Sandbox
+
+MATRIX = {
+    "frameworks": {"torch_ddp": None},
+    "global_batch_size": 8,
+    "comparisons": {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": [1, 2, 4, 8]}}},
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = make_cluster(tmp_path_factory.mktemp("cluster") / "project", sandbox)
+    cluster.project.write_study(**MATRIX)
+    with ended_afterwards(cluster.project):
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def first_run(cluster: Cluster) -> Run:
+    run = cluster.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    return run
+
+
+@pytest.fixture(scope="module")
+def records(cluster: Cluster, first_run: Run) -> dict[int, dict[str, Any]]:
+    """By number of GPUs."""
+    found = [json.loads(path.read_text()) for path in cluster.project.records()]
+    return {record["identity"]["num_gpus"]: record for record in found}
+
+
+def test_the_dry_run_says_what_it_will_cost(cluster: Cluster) -> None:
+    cluster.project.write_study("planned", **{**MATRIX, "time_limit_minutes": 28, "seed": 7})
+    run = cluster.snakemake("planned", "-n")
+    assert run.returncode == 0, run.output
+    # Whole nodes of 4 GPUs for half an hour: 3 cells on one node, one on two.
+    assert "planned on cluster: 4 jobs to submit, of at most 2 nodes each, at most 10 GPU-hours in all" in run.output
+
+
+def test_every_cell_is_a_job_of_its_own(cluster: Cluster, records: dict[int, dict[str, Any]]) -> None:
+    assert sorted(records) == [1, 2, 4, 8]
+    assert all(record["status"] == "ok" for record in records.values())
+    assert len({record["launch"]["job_id"] for record in records.values()}) == 4
+    assert (cluster.project.root / "results/cluster/tiny/tables/strong_scaling.md").exists()
+
+
+@pytest.mark.parametrize(("num_gpus", "ranks_of_nodes"), [(1, [1]), (2, [2]), (4, [4]), (8, [4, 4])])
+def test_ranks_are_placed_on_their_nodes(
+    records: dict[int, dict[str, Any]], num_gpus: int, ranks_of_nodes: list[int]
+) -> None:
+    record = records[num_gpus]
+    assert record["launch"]["num_nodes"] == len(ranks_of_nodes) == len(set(record["launch"]["hosts"]))
+    assert record["launch"]["node_shared"] is False
+    placed = [(rank["rank"], rank["host"], rank["local_rank"]) for rank in record["ranks"]]
+    ranks = iter(range(num_gpus))
+    expected = [
+        (next(ranks), host, local)
+        for host, size in zip(record["launch"]["hosts"], ranks_of_nodes, strict=True)
+        for local in range(size)
+    ]
+    assert placed == expected
+
+
+def test_losses_are_those_of_a_local_run(cluster: Cluster, records: dict[int, dict[str, Any]]) -> None:
+    comparison = {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": [1]}}}
+    cluster.project.write_study("here", **{**MATRIX, "comparisons": comparison})
+    run = cluster.project.snakemake("here")
+    assert run.returncode == 0, run.output
+    here = json.loads(cluster.project.record("torch_ddp").read_text())
+    expected = here["ranks"][0]["losses"]
+    for record in records.values():
+        losses = [rank["losses"] for rank in record["ranks"]]
+        means = [sum(batch) / len(batch) for batch in zip(*losses, strict=True)]
+        assert means == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_second_call_does_nothing(cluster: Cluster, first_run: Run) -> None:
+    before = cluster.submitted()
+    run = cluster.snakemake("tiny")
+    assert run.nothing_done, run.output
+    assert cluster.submitted() == before
+
+
+def test_deleted_records_are_exactly_the_jobs_submitted(cluster: Cluster, first_run: Run) -> None:
+    before = cluster.submitted()
+    for num_gpus in (1, 4):
+        cluster.project.record("torch_ddp", num_gpus, "cluster").unlink()
+    run = cluster.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    assert cluster.submitted() == before + 2
+    assert cluster.snakemake("tiny").nothing_done
+
+
+def test_status_shows_the_jobs(cluster: Cluster, records: dict[int, dict[str, Any]]) -> None:
+    run = cluster.status("tiny")
+    assert run.returncode == 0
+    assert "4 done" in run.output
+    assert all(record["launch"]["job_id"] in run.output for record in records.values() if record["launch"]["job_id"])
+
+
+def test_without_a_system_file_the_way_is_shown(cluster: Cluster) -> None:
+    file = cluster.project.root / "config/systems/cluster.yaml"
+    text = file.read_text()
+    file.unlink()
+    try:
+        run = cluster.snakemake("tiny", "-n")
+    finally:
+        file.write_text(text)
+    assert run.returncode != 0
+    assert "config/systems/cluster.yaml: there is no such file" in run.output
+    assert "example-gres.yaml" in run.output
+    assert "Traceback" not in run.output

@@ -1,0 +1,280 @@
+"""Everything that ends a job on a cluster, produced for real: what is shown, what is left, what the next call runs.
+
+The adaptors that wait, hoard memory or hang are test doubles, written into the test's own copy of the project.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from cluster import SYSTEM, Cluster, make_cluster
+from project import ended_afterwards, wait_until
+from sandbox import Sandbox
+
+# Waits in front of the meeting point until the file `gate` is there; then trains like torch_ddp.
+WAITING = '''"""Test double: torch_ddp that starts when the file `gate` is there."""
+
+import time
+from pathlib import Path
+
+from frameworks import torch_ddp
+from frameworks.torch_ddp import FRAMEWORK, unsupported_reason
+
+
+def create_engine(job):
+    print("waiting for the gate", flush=True)
+    while not Path("gate").exists():
+        time.sleep(0.1)
+    return torch_ddp.create_engine(job)
+'''
+HOARDING = '''"""Test double: takes more memory than its job was given, slowly enough to be seen."""
+
+import time
+
+from frameworks.torch_ddp import FRAMEWORK, unsupported_reason
+
+
+def create_engine(job):
+    hoard = []
+    while True:
+        hoard.append(b"x" * (100 * 2**20))
+        time.sleep(0.2)
+'''
+HANGING = '''"""Test double: rank 3 never comes to the meeting point."""
+
+import time
+
+import training.contract
+from frameworks import torch_ddp
+from frameworks.torch_ddp import FRAMEWORK, unsupported_reason
+
+
+def create_engine(job):
+    if job.rank == 3:
+        time.sleep(600)
+    return torch_ddp.create_engine(job)
+'''
+DOUBLES = {"waiting": WAITING, "hoarding": HOARDING, "hanging": HANGING}
+SHARED = {**SYSTEM["slurm"], "exclusive": False}
+
+
+def comparison(num_gpus: list[int]) -> dict[str, Any]:
+    return {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": num_gpus}}}
+
+
+@pytest.fixture
+def cluster(sandbox: Sandbox, tmp_path: Path) -> Iterator[Cluster]:
+    cluster = make_cluster(tmp_path / "project", sandbox)
+    cluster.write_system(slurm=SHARED)
+    for name, text in DOUBLES.items():
+        (cluster.project.root / f"scripts/frameworks/{name}.py").write_text(text)
+    with ended_afterwards(cluster.project):
+        yield cluster
+
+
+def job_of(cluster: Cluster, repeat: int) -> str | None:
+    """The running job of a repeat of the waiting cell whose ranks have come up to the gate."""
+    logs = cluster.project.root.glob(f"results/cluster/cells/waiting/**/repeat{repeat}/log.txt")
+    if not any("waiting for the gate" in log.read_text() for log in logs):
+        return None
+    jobs = [job for job in cluster.sandbox.jobs() if job.workdir == str(cluster.project.root)]
+    found = [
+        job.job_id
+        for job in jobs
+        if job.state == "RUNNING" and job.comment.endswith(f"_{repeat}") and "waiting" in job.comment
+    ]
+    return found[0] if found else None
+
+
+def failure(cluster: Cluster, framework: str, repeat: int = 1) -> dict[str, Any]:
+    (found,) = cluster.project.root.glob(f"results/cluster/cells/{framework}/**/repeat{repeat}/failure.json")
+    return json.loads(found.read_text())
+
+
+def start(cluster: Cluster, *arguments: str) -> Any:
+    return cluster.project.start(command=cluster.command(*arguments))
+
+
+def output(cluster: Cluster) -> str:
+    return (cluster.project.root / "output.txt").read_text()
+
+
+def open_the_gate(cluster: Cluster) -> None:
+    (cluster.project.root / "gate").touch()
+
+
+def assert_nothing_left(cluster: Cluster) -> None:
+    """No job in Slurm and no process of this copy."""
+    ended = lambda: all(job.ended for job in cluster.sandbox.jobs() if job.workdir == str(cluster.project.root))  # noqa: E731
+    cluster.sandbox.wait_for(ended, 40, "the end of all jobs")
+    wait_until(lambda: not cluster.project.processes(), f"the end of {cluster.project.processes()}", 30)
+
+
+def test_each_end_of_a_job_is_told_and_mended_by_the_next_call(cluster: Cluster) -> None:
+    """A user's scancel, the time limit and a lost node, in one run with a sound cell beside them."""
+    sandbox = cluster.sandbox
+    cluster.project.write_study(
+        frameworks={"waiting": None, "torch_plain": None},
+        repeats=3,
+        comparisons={"main": {**comparison([1])["main"], "cross": {"models": ["tiny"], "num_gpus": [1]}}},
+    )
+    snakemake = start(cluster, "tiny")
+    cancelled, limited, lost = (
+        sandbox.wait_for(lambda repeat=repeat: job_of(cluster, repeat), 120, f"repeat {repeat} at the gate")
+        for repeat in (1, 2, 3)
+    )
+    sandbox.wait_for(
+        lambda: len(list(cluster.project.root.glob("results/cluster/cells/torch_plain/**/record.json"))) == 3, 120
+    )
+    sandbox._slurm("scontrol", "update", f"JobId={limited}", "TimeLimit=1")
+    sandbox._slurm("scancel", cancelled)
+    ended = lambda job: next(j for j in sandbox.jobs() if j.job_id == job).ended  # noqa: E731
+    sandbox.wait_for(lambda: ended(cancelled) and ended(limited), 150, "the cancelled and the limited job")
+    (node,) = {job.nodes for job in sandbox.jobs() if job.job_id == lost}
+    sandbox.kill_slurmd(node)
+    assert snakemake.wait(120) != 0
+
+    told = output(cluster)
+    assert "3 of 6 cells are missing" in told
+    expected = {
+        1: ("cancelled", cancelled, "CANCELLED"),
+        2: ("time_limit", limited, "TIMEOUT"),
+        3: ("node_failure", lost, "NODE_FAIL"),
+    }
+    for repeat, (kind, job_id, word) in expected.items():
+        found = failure(cluster, "waiting", repeat)
+        assert (found["kind"], found["job_id"]) == (kind, job_id)
+        assert f"Slurm job {job_id}: {word}" in found["reason"]
+        assert f"{kind}: Slurm job {job_id}: {word}" in told
+        assert any("waiting for the gate" in line for line in found["last_lines"])
+    table = (cluster.project.root / "results/cluster/tiny/tables/strong_scaling.md").read_text()
+    assert "torch_plain" in table
+    status = cluster.status("tiny")
+    assert "3 done, 3 failed" in status.output or "3 failed, 3 done" in status.output
+    sandbox.heal()
+    assert_nothing_left(cluster)
+
+    open_the_gate(cluster)
+    before = cluster.submitted()
+    again = cluster.snakemake("tiny")
+    assert again.returncode == 0, again.output
+    assert cluster.submitted() == before + 3
+    assert cluster.snakemake("tiny").nothing_done
+
+
+def test_too_little_memory_is_a_result(cluster: Cluster) -> None:
+    cluster.write_system(slurm={**SHARED, "memory_per_gpu_gib": 0.6})
+    cluster.project.write_study(frameworks={"hoarding": None}, comparisons=comparison([2]))
+    run = cluster.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    record = json.loads(cluster.project.record("hoarding", 2, "cluster").read_text())
+    assert record["status"] == "oom"
+    assert "memory" in record["reason"]
+    assert "OOM" in (cluster.project.root / "results/cluster/tiny/tables/strong_scaling.md").read_text()
+    assert_nothing_left(cluster)
+
+
+def test_a_rank_that_never_comes_is_named_with_its_node(cluster: Cluster) -> None:
+    cluster.write_system(slurm=SHARED, gpus_per_node=2, startup_timeout_s=45)
+    cluster.project.write_study(frameworks={"hanging": None}, global_batch_size=4, comparisons=comparison([4]))
+    run = cluster.snakemake("tiny")
+    assert run.returncode != 0
+    assert failure(cluster, "hanging")["kind"] == "startup_timeout"
+    assert "rank 3 (node 1 of the job) of 4 had not" in run.output
+    assert_nothing_left(cluster)
+
+
+def test_ctrl_c_cancels_the_jobs(cluster: Cluster) -> None:
+    cluster.project.write_study(frameworks={"waiting": None}, comparisons=comparison([2]))
+    snakemake = start(cluster, "tiny")
+    cluster.sandbox.wait_for(lambda: job_of(cluster, 1), 120, "the cell at the gate")
+    os.killpg(snakemake.pid, signal.SIGINT)
+    assert snakemake.wait(90) != 0
+    assert_nothing_left(cluster)
+    assert cluster.status("tiny").returncode == 0
+    assert failure(cluster, "waiting")["kind"] == "cancelled"
+    open_the_gate(cluster)
+    again = cluster.snakemake("tiny")
+    assert again.returncode == 0, again.output
+
+
+def kill_login_shell(snakemake: Any) -> None:
+    """SIGKILL to Snakemake and all it started here; what Slurm started lives on under slurmstepd."""
+    parent = psutil.Process(snakemake.pid)
+    for process in [*parent.children(recursive=True), parent]:
+        process.kill()
+    snakemake.wait(30)
+
+
+def test_jobs_of_a_killed_login_shell_are_waited_for(cluster: Cluster) -> None:
+    cluster.project.write_study(frameworks={"waiting": None, "torch_plain": None}, comparisons=comparison([1]))
+    snakemake = start(cluster, "tiny")
+    job = cluster.sandbox.wait_for(lambda: job_of(cluster, 1), 120, "the cell at the gate")
+    cluster.sandbox.wait_for(lambda: cluster.running_jobs() == [job], 120, "the other cell's end")
+    kill_login_shell(snakemake)
+
+    locked = cluster.snakemake("tiny")
+    assert locked.returncode != 0
+    assert "--unlock" in locked.output
+    assert cluster.snakemake("--unlock").returncode == 0
+    assert "1 running" in cluster.status("tiny").output
+
+    before = cluster.submitted()
+    planned = cluster.snakemake("tiny", "-n")
+    assert f"job {job} of an earlier call is running" in planned.output
+    assert planned.jobs("train_cell") == 0
+    second = start(cluster, "tiny")
+    wait_until(lambda: "await_job" in output(cluster), "the second call to wait", 60)
+    open_the_gate(cluster)
+    assert second.wait(120) == 0, output(cluster)
+    assert cluster.submitted() == before
+    assert json.loads(cluster.project.record("waiting", 1, "cluster").read_text())["launch"]["job_id"] == job
+    assert cluster.snakemake("tiny").nothing_done
+
+
+def test_two_calls_at_once_on_one_folder(cluster: Cluster) -> None:
+    cluster.project.write_study(frameworks={"waiting": None}, comparisons=comparison([1]))
+    first = start(cluster, "tiny")
+    cluster.sandbox.wait_for(lambda: job_of(cluster, 1), 120, "the cell at the gate")
+    before = cluster.submitted()
+    second = cluster.snakemake("tiny")
+    assert second.returncode != 0
+    assert "Directory cannot be locked" in second.output
+    assert cluster.submitted() == before
+    open_the_gate(cluster)
+    assert first.wait(120) == 0, output(cluster)
+
+
+def test_a_refused_submission_says_why(cluster: Cluster) -> None:
+    cluster.write_system(slurm={**SHARED, "partition": "nowhere"})
+    cluster.project.write_study(frameworks={"torch_plain": None}, comparisons=comparison([1]))
+    run = cluster.snakemake("tiny")
+    assert run.returncode != 0
+    assert "invalid partition" in run.output.lower()
+    assert cluster.submitted() == 0
+
+
+def test_a_preempted_cell_is_told_and_runs_again(cluster: Cluster) -> None:
+    """The Slurm plugin goes on waiting for a preempted job, so Ctrl-C ends the call, as docs/cluster.md says."""
+    cluster.write_system(slurm={**SHARED, "partition": "low", "exclusive": True}, num_nodes=3)
+    cluster.project.write_study(frameworks={"waiting": None}, comparisons=comparison([1]))
+    snakemake = start(cluster, "tiny")
+    job = cluster.sandbox.wait_for(lambda: job_of(cluster, 1), 120, "the cell at the gate")
+    cluster.sandbox._slurm("sbatch", "-p", "gpu", "-N3", "--exclusive", "-o", "/dev/null", "--wrap=sleep 3")
+    cluster.sandbox.wait_for(lambda: next(j for j in cluster.sandbox.jobs() if j.job_id == job).ended, 60, "preemption")
+    wait_until(lambda: "preemption" in output(cluster).lower(), "Snakemake to notice", 60)
+    os.killpg(snakemake.pid, signal.SIGINT)
+    assert snakemake.wait(90) != 0
+    assert_nothing_left(cluster)
+    assert cluster.status("tiny").returncode == 0
+    assert failure(cluster, "waiting")["kind"] == "preempted"
+    open_the_gate(cluster)
+    assert cluster.snakemake("tiny").returncode == 0

@@ -1,0 +1,32 @@
+# Python for the frameworks that cannot use the workflow's own: made once, on the file system that all nodes see.
+#
+# in   envs/<environment>.txt, for conda envs/<environment>.yaml
+# out  environments/<kind>-<environment>.txt: the path of the interpreter
+
+
+rule make_venv:
+    input:
+        "envs/{environment}.txt",
+    output:
+        "environments/venv-{environment}.txt",
+    log:
+        "environments/venv-{environment}.log",
+    localrule: True
+    shell:
+        "python scripts/make_venv.py --requirements {input:q} --folder environments/venv-{wildcards.environment:q}"
+        " --output {output:q} 2> >(tee {log:q} >&2)"
+
+
+# Snakemake makes it (--sdm conda); what is left is to note where.
+rule locate_conda_environment:
+    input:
+        "envs/{environment}.yaml",
+    output:
+        "environments/conda-{environment}.txt",
+    log:
+        "environments/conda-{environment}.log",
+    localrule: True
+    conda:
+        lambda wildcards: f"../../envs/{wildcards.environment}.yaml"
+    shell:
+        "python -c 'import sys; print(sys.executable)' > {output:q} 2> {log:q}"

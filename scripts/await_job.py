@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 from launching.results import read_failure
-from scheduling.endings import explained
 from scheduling.queue import find_job
 
 
@@ -26,12 +25,8 @@ def main() -> int:
     if args.record.is_file():
         return 0
     failure = read_failure(args.record.parent)
-    kind, reason = explained(
-        args.job_id,
-        failure.kind if failure else "interrupted",
-        failure.reason if failure else "it ended without a record",
-    )
-    print(f"{args.record.parent}: no record, {kind}: {reason}", file=sys.stderr)
+    said = f"{failure.kind}: {failure.full_reason}" if failure else "it ended without a record"
+    print(f"{args.record.parent}: job {args.job_id}: {said}", file=sys.stderr)
     return 1
 
 

@@ -35,7 +35,7 @@ from matrix.frameworks import load_adaptor
 from matrix.sources import code_digests
 from matrix.studies import load_system
 from matrix.systems import System
-from scheduling.endings import OtherJobs, explained
+from scheduling.endings import OtherJobs, with_slurms_account
 from scheduling.queue import current_job_id
 from scheduling.resources import gpus_on_node
 
@@ -213,15 +213,13 @@ def _fail(
     last_lines: tuple[str, ...] = (),
 ) -> None:
     """Say why, on the terminal and beside the log. The note must not fail for the reason the cell failed."""
-    job_id = current_job_id()
-    if job_id and kind in ("interrupted", "killed"):
-        # Only Slurm knows whether its signal meant the time limit, a user, another job or a lost node.
-        kind, reason = explained(job_id, kind, reason)
-    print(f"{args.record.parent}: no record, {kind}: {reason}", file=sys.stderr)
+    failure = with_slurms_account(
+        results.Failure(kind, reason, rank, last_lines, results.now(), host_name(), current_job_id())
+    )
+    print(f"{args.record.parent}: no record, {failure.kind}: {failure.full_reason}", file=sys.stderr)
     for line in last_lines:
         print(f"    {line}", file=sys.stderr)
     print(f"    log: {args.log}", file=sys.stderr, flush=True)
-    failure = results.Failure(kind, reason, rank, last_lines, results.now(), host_name(), job_id)
     try:
         results.write_failure(args.record.parent, failure)
     except OSError as error:

@@ -27,7 +27,10 @@ RANKS_PREFIX = "ranks-"
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a cell has no record; kept as failure.json beside its log until a later try succeeds."""
+    """Why a cell has no record; kept as failure.json beside its log until a later try succeeds.
+
+    scheduler: what the scheduler says of the job, in its own words.
+    """
 
     kind: str
     reason: str
@@ -36,6 +39,11 @@ class Failure:
     at: str
     host: str
     job_id: str | None
+    scheduler: str | None = None
+
+    @property
+    def full_reason(self) -> str:
+        return f"{self.scheduler}; {self.reason}" if self.scheduler else self.reason
 
 
 @dataclass(frozen=True)

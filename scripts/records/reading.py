@@ -89,7 +89,7 @@ def _without_record(planned: PlannedCell, path: Path) -> Outcome:
         return Outcome("missing", planned.obstacle.reason, "too_large")
     failure = read_failure(path.parent)
     if failure:
-        return Outcome("missing", failure.reason, failure.kind)
+        return Outcome("missing", failure.full_reason, failure.kind)
     return Outcome("missing", "not run yet", "never_ran")
 
 

@@ -12,20 +12,21 @@ from matrix.systems import System
 from scheduling.queue import QueueError, SlurmJob, current_job_id, find_job, has_slurm, jobs_of_cells, own_jobs
 
 LOG_TAIL = 20
+# Ends of which Slurm knows more than the launcher, which only sees a signal, or sees nothing at all.
+SLURM_KNOWS = ("interrupted", "killed", "time_limit", "node_failure", "cancelled", "preempted", "out_of_memory")
+# A job that is being ended shows COMPLETING still, and its reason what for.
+KINDS_BY_REASON = {"TimeLimit": "time_limit", "NodeDown": "node_failure", "OutOfMemory": "out_of_memory"}
 
 
-def explained(job_id: str, kind: str, reason: str) -> tuple[str, str]:
-    """(kind, reason) with what Slurm says of the job, where that says more than the launcher saw itself."""
-    job = find_job(job_id)
-    if job is None:
-        return kind, reason
-    return _kind(job) or kind, f"{job.words()}; {reason}"
-
-
-def _kind(job: SlurmJob) -> str | None:
-    """A job that is being ended shows COMPLETING or RUNNING still, and its reason what for."""
-    by_reason = {"TimeLimit": "time_limit", "NodeDown": "node_failure", "OutOfMemory": "out_of_memory"}
-    return job.kind or by_reason.get(job.reason)
+def with_slurms_account(failure: Failure, job: SlurmJob | None = None) -> Failure:
+    """The failure with what Slurm says of its job, where that can say more; `job` is looked up when not given."""
+    if failure.job_id is None or failure.kind not in SLURM_KNOWS:
+        return failure
+    job = job or find_job(failure.job_id)
+    if job is None or (job.kind == "crash" and failure.kind != "interrupted"):
+        return failure
+    known = job.kind or KINDS_BY_REASON.get(job.reason) or "crash"
+    return replace(failure, scheduler=job.words(), kind=failure.kind if known == "crash" else known)
 
 
 class OtherJobs:
@@ -84,11 +85,12 @@ def _complete_failure(folder: Path, listed: SlurmJob | None) -> None:
     if failure is None or failure.job_id != job.job_id:
         # The job ended before its launcher could write anything.
         folder.mkdir(parents=True, exist_ok=True)
-        write_failure(folder, Failure(job.kind, job.words(), None, (), now(), job.nodes, job.job_id))
-    elif failure.kind == "interrupted" and not failure.reason.startswith("Slurm job"):
-        reason = f"{job.words()}; {failure.reason}"
-        tail = _log_tail(folder / "log.txt")
-        write_failure(folder, replace(failure, kind=job.kind, reason=reason, last_lines=tail))
+        reason = "it ended before its launcher could say anything"
+        write_failure(folder, Failure(job.kind, reason, None, (), now(), job.nodes, job.job_id, job.words()))
+        return
+    completed = with_slurms_account(failure, job)
+    if completed != failure:
+        write_failure(folder, replace(completed, last_lines=failure.last_lines or _log_tail(folder / "log.txt")))
 
 
 def _log_tail(path: Path) -> tuple[str, ...]:

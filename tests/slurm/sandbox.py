@@ -85,10 +85,10 @@ class Sandbox:
         process = psutil.Process(owner)
         sandbox = cls(folder, nodes, gpus, f"sandbox{port}", (process.pid, process.create_time()))
         sandbox._write_folder(port)
-        # The marker comes first: by it the others are known to be ours.
-        for link, target in sandbox.links().items():
-            link.symlink_to(target)
         try:
+            # The marker comes first: by it the others are known to be ours.
+            for link, target in sandbox.links().items():
+                link.symlink_to(target)
             sandbox.munged = start_munged()
             sandbox._save()
             sandbox._daemon("slurmctld")
@@ -143,11 +143,18 @@ class Sandbox:
 
     def cancel_jobs(self) -> list[Job]:
         """Cancel what waits or runs, and wait until all has ended; what was cancelled."""
-        left = [job for job in self.jobs() if not job.ended and job.state != "COMPLETING"]
-        if left:
-            self._slurm("scancel", *(job.job_id for job in left))
-        self.wait_for(lambda: all(job.ended for job in self.jobs()), 40, "the end of all jobs")
-        return left
+        cancelled: dict[str, Job] = {}
+
+        def all_ended() -> bool:
+            left = [job for job in self.jobs() if not job.ended]
+            # Again and again: a job that is ending may go back into the queue.
+            if live := {job.job_id: job for job in left if job.state != "COMPLETING"}:
+                self._slurm("scancel", "--quiet", *live)
+                cancelled.update(live)
+            return not left
+
+        self.wait_for(all_ended, 40, "the end of all jobs")
+        return list(cancelled.values())
 
     def set_node(self, node: str, state: str, reason: str = "test") -> None:
         """As `scontrol update` does: drain, resume; down too, but while its slurmd lives the node soon comes back."""
@@ -221,13 +228,9 @@ class Sandbox:
 
     def _slurm(self, *command: str) -> str:
         """Ask our slurmctld, also when /etc/slurm leads to another one."""
+        environment = {**os.environ, "SLURM_CONF": f"{self.folder}/etc/slurm.conf"}
         done = subprocess.run(
-            command,
-            env={**os.environ, "SLURM_CONF": f"{self.folder}/etc/slurm.conf"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=30,
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
         )
         if done.returncode != 0:
             raise SandboxError(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -152,7 +152,7 @@ def test_each_end_of_a_job_is_told_and_mended_by_the_next_call(cluster: Cluster)
     for repeat, (kind, job_id, word) in expected.items():
         found = failure(cluster, "waiting", repeat)
         assert (found["kind"], found["job_id"]) == (kind, job_id)
-        assert f"Slurm job {job_id}: {word}" in found["reason"]
+        assert found["scheduler"].startswith(f"Slurm job {job_id}: {word}")
         assert f"{kind}: Slurm job {job_id}: {word}" in told
         assert any("waiting for the gate" in line for line in found["last_lines"])
     table = (cluster.project.root / "results/cluster/tiny/tables/strong_scaling.md").read_text()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from atomic import write_json
 from launching.exchange import Exchange, RankFailure
 from launching.placement import host_name
-from launching.processes import Ending
+from launching.processes import LAST_LINE_LIMIT, LAST_LINES, Ending
 
 if TYPE_CHECKING:
     from launching.node import NodeReport
@@ -137,6 +137,15 @@ def read_failure(folder: Path) -> Failure | None:
         return Failure(**{**data, "last_lines": tuple(data["last_lines"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def log_tail(path: Path) -> tuple[str, ...]:
+    """The last lines of a cell's log, for an end that is no single rank's."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ()
+    return tuple(line[:LAST_LINE_LIMIT] for line in lines[-LAST_LINES:])
 
 
 def now() -> str:

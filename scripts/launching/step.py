@@ -22,7 +22,8 @@ from launching.processes import POLL_S, TERMINATE_GRACE_S, Ending, Limits, LogWr
 STEP_GRACE_S = 15.0
 # What slurmstepd and srun print when a step used more memory than it had, with and without cgroups.
 MEMORY_WORDS = ("oom-kill", "oom_kill", "Out Of Memory", "exceeded memory limit", "exceeded job memory limit")
-SLURM_PREFIXES = ("srun:", "slurmstepd:")
+# "slurmstepd-n1:" where several nodes are one machine.
+SLURM_PREFIXES = ("srun:", "slurmstepd")
 
 
 def run_step(

@@ -6,12 +6,11 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from launching.results import Failure, now, read_failure, write_failure
+from launching.results import Failure, log_tail, now, read_failure, write_failure
 from matrix.plan import Study, record_path
 from matrix.systems import System
 from scheduling.queue import QueueError, SlurmJob, current_job_id, find_job, has_slurm, jobs_of_cells, own_jobs
 
-LOG_TAIL = 20
 # Ends of which Slurm knows more than the launcher, which only sees a signal, or sees nothing at all.
 SLURM_KNOWS = ("interrupted", "killed", "time_limit", "node_failure", "cancelled", "preempted", "out_of_memory")
 # A job that is being ended shows COMPLETING still, and its reason what for.
@@ -90,11 +89,4 @@ def _complete_failure(folder: Path, listed: SlurmJob | None) -> None:
         return
     completed = with_slurms_account(failure, job)
     if completed != failure:
-        write_failure(folder, replace(completed, last_lines=failure.last_lines or _log_tail(folder / "log.txt")))
-
-
-def _log_tail(path: Path) -> tuple[str, ...]:
-    try:
-        return tuple(path.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL:])
-    except OSError:
-        return ()
+        write_failure(folder, replace(completed, last_lines=failure.last_lines or log_tail(folder / "log.txt")))

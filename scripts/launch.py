@@ -36,7 +36,7 @@ from matrix.sources import code_digests
 from matrix.studies import load_system
 from matrix.systems import System
 from scheduling.endings import OtherJobs, with_slurms_account
-from scheduling.queue import current_job_id
+from scheduling.queue import current_job_id, job_nodes
 from scheduling.resources import gpus_on_node
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -139,7 +139,9 @@ def run_cell(
         began = time.monotonic()
         if system.slurm:
             cores = system.slurm.cpus_per_gpu * gpus_on_node(cell)
-            ending, reports, out_of_memory = run_step(exchange, job, cores, ROOT / "scripts", limits, log)
+            ending, reports, out_of_memory = run_step(
+                exchange, job, job_nodes(current_job_id()), cores, ROOT / "scripts", limits, log
+            )
         else:
             report = run_node(job, 0, limits, log)
             ending, reports, out_of_memory = report.ending, [report], False

@@ -27,13 +27,14 @@ SLURM_PREFIXES = ("srun:", "slurmstepd")
 
 
 def run_step(
-    exchange: Exchange, job: NodeJob, cores: int, scripts: Path, limits: Limits, log: LogWriter
+    exchange: Exchange, job: NodeJob, nodes: Sequence[str], cores: int, scripts: Path, limits: Limits, log: LogWriter
 ) -> tuple[Ending, list[NodeReport], bool]:
     """Run all nodes' ranks to their common end; (how they ended, the nodes' reports, whether memory ran out).
 
-    cores: of each node. srun must be told: since Slurm 22.05 a step does not take over what the job asked for.
+    nodes: their names, in order; empty where they are not known. cores: of each node. srun must be told: since Slurm 22.05 a step does not take over what the job asked for.
     """
-    num_ranks, num_nodes = job.num_gpus, job.num_nodes
+    num_nodes = job.num_nodes
+    names = [nodes[node] if node < len(nodes) else f"{node} of the job" for node in range(num_nodes)]
     exchange.write_node_job(asdict(job))
     command = ["srun", f"--nodes={num_nodes}", f"--ntasks={num_nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=1"]
     command += [
@@ -63,16 +64,16 @@ def run_step(
     reader = threading.Thread(target=copy, daemon=True)
     reader.start()
     try:
-        stopped = _watch(step, num_ranks, num_nodes, limits)
+        stopped = _watch(step, job, names, limits)
     finally:
         _end(step)
         reader.join(timeout=TERMINATE_GRACE_S)
     reports = [NodeReport(**report) for report in exchange.read_node_reports(num_nodes)]
     out_of_memory = any(word in line for word in MEMORY_WORDS for line in words)
-    return stopped or _step_ending(step.returncode, reports, num_nodes, words), reports, out_of_memory
+    return stopped or _step_ending(step.returncode, reports, names, words), reports, out_of_memory
 
 
-def _watch(step: subprocess.Popen[str], num_ranks: int, num_nodes: int, limits: Limits) -> Ending | None:
+def _watch(step: subprocess.Popen[str], job: NodeJob, names: Sequence[str], limits: Limits) -> Ending | None:
     """Until the step ends (None) or has to be ended."""
     began = time.monotonic()
     all_started = False
@@ -81,38 +82,39 @@ def _watch(step: subprocess.Popen[str], num_ranks: int, num_nodes: int, limits: 
         if stop:
             return Ending(*stop)
         elapsed = time.monotonic() - began
-        all_started = all_started or all(limits.has_started(rank) for rank in range(num_ranks))
+        all_started = all_started or all(limits.has_started(rank) for rank in range(job.num_gpus))
         if not all_started and elapsed > limits.startup_timeout_s:
-            return _startup_timeout(num_ranks, num_nodes, limits)
+            return _startup_timeout(job.num_gpus, names, limits)
         if elapsed > limits.time_limit_s:
             return Ending("time_limit", f"not finished after the time limit of {limits.time_limit_s / 60:g} minutes")
         time.sleep(POLL_S)
     return None
 
 
-def _startup_timeout(num_ranks: int, num_nodes: int, limits: Limits) -> Ending:
+def _startup_timeout(num_ranks: int, names: Sequence[str], limits: Limits) -> Ending:
     """Name the ranks that never came to the meeting point, or else those that never met the others, with their node."""
     waiting = [rank for rank in range(num_ranks) if not limits.has_started(rank)]
     absent = [rank for rank in waiting if not limits.has_arrived(rank)]
     late = absent or waiting
-    node_of = {rank: node for node, ranks in enumerate(ranks_by_node(num_ranks, num_nodes)) for rank in ranks}
-    names = ", ".join(f"{rank} (node {node_of[rank]} of the job)" for rank in late)
+    node_of = {rank: names[node] for node, ranks in enumerate(ranks_by_node(num_ranks, len(names))) for rank in ranks}
+    listed = ", ".join(f"{rank} (node {node_of[rank]})" for rank in late)
     what = "had not come to the meeting point of the ranks" if absent else "had not met the others"
-    reason = f"rank {names} of {num_ranks} {what} after {limits.startup_timeout_s:g} s"
+    reason = f"rank {listed} of {num_ranks} {what} after {limits.startup_timeout_s:g} s"
     return Ending("startup_timeout", reason, late[0])
 
 
-def _step_ending(status: int, reports: Sequence[NodeReport], num_nodes: int, words: Sequence[str]) -> Ending:
+def _step_ending(status: int, reports: Sequence[NodeReport], names: Sequence[str], words: Sequence[str]) -> Ending:
     """The first node that failed by itself is the cause; those that were ended with it are not."""
     failed = [report for report in reports if report.kind]
     by_itself = [report for report in failed if report.kind != "interrupted"]
     if by_itself:
         return min(by_itself, key=lambda report: report.ended_unix_s).ending
-    if not failed and len(reports) == num_nodes and status == 0:
+    if not failed and len(reports) == len(names) and status == 0:
         return Ending()
-    silent = sorted(set(range(num_nodes)) - {report.node for report in reports})
+    reported = {report.node for report in reports}
+    silent = [name for node, name in enumerate(names) if node not in reported]
     said = f": {words[0]}" if words else ""
-    where = f"node {', '.join(map(str, silent))} of the job left no account" if silent else f"srun ended with {status}"
+    where = f"node {', '.join(silent)} left no account" if silent else f"srun ended with {status}"
     return Ending("killed", f"{where}{said}", None, tuple(words[-5:]))
 
 

@@ -20,53 +20,18 @@ from papers.captions import SCALING_TEXT, sentences, settings_text, spread_text,
 from papers.rendering import DISPLAYS, EMPTY, Display, Span, format_number, format_spread
 from papers.results import Result, grouped, is_true, results_of
 from papers.study_data import StudyData, study_data
+from papers.systems_differences import SETTINGS, WORK, Side, different, different_code, different_devices
 
 NOT_LIKE_FOR_LIKE = "not like for like: "
 NOT_PLANNED = "not in its measurements.csv"
 LIKE_FOR_LIKE = "yes, as far as recorded"
 
-# What a difference is called, by the column of measurements.csv. The first kind leaves a ratio that means something;
-# of the second kind the rows did other work, and tokens/s of other work are no ratio.
-_SETTINGS = {
-    "precision": "precision",
-    "activation_checkpointing": "activation checkpointing",
-    "num_nodes": "number of nodes",
-}
-_WORK = {
-    "global_batch_size": "global batch",
-    "seq_length": "sequence length",
-    "num_layers": "layers",
-    "hidden_size": "hidden size",
-    "num_heads": "heads",
-    "vocab_size": "vocabulary",
-    "num_parameters": "parameters",
-}
 _COLUMNS = [
     "comparison", "model", "num_gpus", "framework", "status", "best_layout", "repeat", "cell_id", "layout", "device",
     "model_flops_utilization_percent", "threads_per_process", "git_commit", "code_changed", "versions",
-    *_SETTINGS, *_WORK,
+    *SETTINGS, *WORK,
 ]  # fmt: skip
-_OF_THE_MACHINE = ("kernel",)  # among `versions`, and no part of what was run
-
 Point = tuple[str, str, int, str]  # comparison, model, number of GPUs, framework
-
-
-@dataclass(frozen=True)
-class Side:
-    """What one system has at one point: the result its tables show, and the rows behind it, one for each repeat.
-
-    Where nothing was measured, the rows are all of the point. `utilization_percent` is the mean over repeats, NaN where
-    it is unknown.
-    """
-
-    result: Result
-    rows: tuple[Mapping[str, Any], ...]
-    utilization_percent: float
-
-    def values(self, column: str) -> str:
-        """What the rows hold, several joined by ` + `; empty where it is unknown."""
-        known = {row[column] for row in self.rows if not pd.isna(row[column]) and row[column] != ""}
-        return " + ".join(map(str, sorted(known)))
 
 
 @dataclass(frozen=True)
@@ -163,90 +128,18 @@ def _sides(data: StudyData) -> dict[Point, Side]:
 def _pair(system: str, side: Side | None, first: str, first_side: Side | None) -> Pair | None:
     if side is None or first_side is None:
         return None
-    work = _different(_WORK, side, first_side)
+    work = different(WORK, side, first_side)
     measured = side.result.is_measured and first_side.result.is_measured
     differences = [
-        *_different_devices(side, first_side),
-        *_different(_SETTINGS, side, first_side),
+        *different_devices(side, first_side),
+        *different(SETTINGS, side, first_side),
         *work,
-        *(_different_code(system, side, first, first_side) if measured else []),
+        *(different_code(system, side, first, first_side) if measured else []),
     ]
     ratio = math.nan
     if measured and not work:
         ratio = side.result.tokens_per_s.mean / first_side.result.tokens_per_s.mean
     return Pair(tuple(differences), ratio, measured)
-
-
-def _different(labels: Mapping[str, str], side: Side, first: Side) -> list[str]:
-    """`global batch 8, not 4`; what is unknown on one side is no difference."""
-    found = []
-    for column, label in labels.items():
-        here, there = side.values(column), first.values(column)
-        if here and there and here != there:
-            found.append(f"{label} {here}, not {there}")
-    return found
-
-
-def _different_devices(side: Side, first: Side) -> list[str]:
-    one, other = side.result, first.result
-    found = []
-    if one.device != other.device:
-        found.append("CPU processes, not GPUs" if one.device == "cpu" else "GPUs, not CPU processes")
-    if one.device_name and other.device_name and one.device_name != other.device_name:
-        found.append(f"device {one.device_name}, not {other.device_name}")
-    if one.device == other.device == "cpu":
-        # What one process is; on a GPU the threads do little.
-        found += _different({"threads_per_process": "threads per process"}, side, first)
-    return found
-
-
-def _different_code(system: str, side: Side, first: str, first_side: Side) -> list[str]:
-    """The project's own code by its commit, and the versions of what it ran with."""
-    here, there = side.values("git_commit"), first_side.values("git_commit")
-    found = []
-    unknown = [name for name, commit in ((system, here), (first, there)) if not commit]
-    if unknown:
-        found.append(f"code not known to be the same (no commit recorded on {', '.join(unknown)})")
-    elif here != there:
-        found.append(f"code of commit {_short_commits(here)}, not {_short_commits(there)}")
-    elif "-dirty" in here:
-        found.append(f"code not known to be the same (uncommitted changes to {_short_commits(here)})")
-    changed = [
-        name
-        for name, one in ((system, side), (first, first_side))
-        if any(is_true(row["code_changed"]) for row in one.rows)
-    ]
-    if len(changed) == 1:
-        found.append(f"code changed since it was measured on {changed[0]}")
-    return found + _different_versions(side.values("versions"), first_side.values("versions"))
-
-
-def _different_versions(here: str, there: str) -> list[str]:
-    ours, theirs = _versions(here), _versions(there)
-    if not ours or not theirs:
-        return []
-    return [
-        f"{name} {ours.get(name, 'absent')}, not {theirs.get(name, 'absent')}"
-        for name in sorted({*ours, *theirs} - {*_OF_THE_MACHINE})
-        if ours.get(name) != theirs.get(name)
-    ]
-
-
-def _versions(text: str) -> dict[str, str]:
-    """`python 3.11.7;torch 2.13.0` by name; repeats that ran with several have them joined."""
-    found: dict[str, dict[str, None]] = {}
-    for entry in text.replace(" + ", ";").split(";"):
-        name, _, version = entry.strip().partition(" ")
-        if name:
-            found.setdefault(name, {})[version] = None
-    return {name: " + ".join(versions) for name, versions in found.items()}
-
-
-def _short_commits(commits: str) -> str:
-    """The first seven digits of each, with the mark of uncommitted changes."""
-    return " + ".join(
-        commit[:7] + ("-dirty" if commit.endswith("-dirty") else "") for commit in commits.split(" + ") if commit
-    )
 
 
 def _csv_row(study: str, row: ComparedRow) -> dict[str, Any]:
@@ -288,7 +181,7 @@ def _side_columns(side: Side | None) -> dict[str, Any]:
         "model_flops_utilization_percent": side.utilization_percent if side else math.nan,
         "percentage_of_peak_throughput": result.percentage_of_peak.mean if result else math.nan,
         "peak_source": result.peak_source if result else "",
-        **{column: side.values(column) if side else "" for column in (*_SETTINGS, *_WORK, "git_commit")},
+        **{column: side.values(column) if side else "" for column in (*SETTINGS, *WORK, "git_commit")},
         "notes": "; ".join(result.notes) if result else "",
     }
 

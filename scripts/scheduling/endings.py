@@ -24,7 +24,9 @@ def with_slurms_account(failure: Failure, job: SlurmJob | None = None) -> Failur
     job = job or find_job(failure.job_id)
     if job is None or (job.kind == "crash" and failure.kind != "interrupted"):
         return failure
-    known = job.kind or KINDS_BY_REASON.get(job.reason) or "crash"
+    known = job.kind or KINDS_BY_REASON.get(job.reason)
+    if known is None:  # it is running or being ended, and Slurm does not say what for
+        return failure
     return replace(failure, scheduler=job.words(), kind=failure.kind if known == "crash" else known)
 
 

@@ -65,7 +65,7 @@ class Budget:
 
     def words(self) -> str:
         return (
-            f"{self.jobs} jobs to submit, of at most {self.most_nodes} nodes each, "
+            f"{_count(self.jobs, 'job')} to submit, of at most {_count(self.most_nodes, 'node')} each, "
             f"at most {self.gpu_hours:.3g} GPU-hours in all (their time limits)"
         )
 
@@ -109,3 +109,7 @@ def awaited_jobs(studies: Iterable[Study], results: Path, folder: Path) -> Mappi
         and found[planned.key].is_in_queue
         and not record_path(results, study.system.name, planned).is_file()
     }
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

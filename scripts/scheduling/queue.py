@@ -83,6 +83,18 @@ def find_job(job_id: str) -> SlurmJob | None:
     return jobs[0] if jobs else _accounted(job_id)
 
 
+def job_nodes(job_id: str | None) -> list[str]:
+    """Names of a job's nodes in the order of their numbers in it; empty where Slurm gives no answer."""
+    job = find_job(job_id) if job_id else None
+    if job is None or not job.nodes:
+        return []
+    command = ["scontrol", "show", "hostnames", job.nodes]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout.split()
+    except (OSError, subprocess.SubprocessError):
+        return []
+
+
 def current_job_id() -> str | None:
     """The Slurm job this process runs in."""
     return os.environ.get("SLURM_JOB_ID")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     if reason := install_slurm():
-        pytest.skip(reason)
+        # In CI a Slurm that cannot be had is a failure: skipped tests there would go unnoticed.
+        (pytest.fail if os.environ.get("CI_REQUIRES_SLURM") else pytest.skip)(reason)
     sandbox = Sandbox.start(tmp_path_factory.mktemp("slurm"))
     try:
         yield sandbox

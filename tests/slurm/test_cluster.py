@@ -12,6 +12,8 @@ from cluster import Cluster, make_cluster
 from project import Run, ended_afterwards
 from sandbox import Sandbox
 
+pytestmark = pytest.mark.timeout(600)
+
 MATRIX = {
     "frameworks": {"torch_ddp": None},
     "global_batch_size": 8,

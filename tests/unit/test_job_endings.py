@@ -1,0 +1,123 @@
+"""How a job's end is told: by the nodes' reports, by srun's words, by what Slurm says afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launching.exchange import Exchange
+from launching.node import NodeReport
+from launching.processes import Ending
+from launching.results import Failure, launch_facts, log_tail
+from launching.step import MEMORY_WORDS, SLURM_PREFIXES, _step_ending
+from scheduling.endings import with_slurms_account
+from scheduling.queue import SlurmJob
+
+NODES = ("n0", "n1", "n2")
+
+
+def report(node: int, kind: str = "", ended: float = 0.0, threads: int = 2, others: float | None = 1.0) -> NodeReport:
+    settings = {"OMP_NUM_THREADS": str(threads)}
+    return NodeReport(
+        node, f"n{node}", 4, threads, settings, 10.0 + node, others, False, ended, kind, f"of node {node}", node, ()
+    )
+
+
+def test_the_first_node_that_failed_by_itself_is_the_cause() -> None:
+    reports = [report(0, "interrupted", 1.0), report(1, "crash", 3.0), report(2, "killed", 2.0)]
+    assert _step_ending(1, reports, NODES, []) == Ending("killed", "of node 2", 2, ())
+
+
+def test_all_nodes_well_is_a_good_end() -> None:
+    assert _step_ending(0, [report(0), report(1)], NODES[:2], []) == Ending()
+
+
+def test_a_node_without_an_account_is_named_with_slurms_words() -> None:
+    words = ["slurmstepd: error: *** STEP 4.0 ON n2 CANCELLED ***", "srun: error: n2: task 1: Killed"]
+    ending = _step_ending(137, [report(0, "interrupted")], NODES[:2], words)
+    assert ending.kind == "killed"
+    assert ending.reason == f"node n1 left no account: {words[0]}"
+    assert ending.last_lines == tuple(words)
+
+
+def test_srun_that_fails_by_itself_is_no_good_end() -> None:
+    assert _step_ending(1, [report(0)], NODES[:1], []).reason == "srun ended with 1"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "slurmstepd-n1: error: StepId=7.0 exceeded memory limit (1766531072 > 1288699904), being killed",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
+        "srun: error: n1: task 0: Out Of Memory",
+    ],
+)
+def test_memory_kills_are_recognised(line: str) -> None:
+    assert line.startswith(SLURM_PREFIXES)
+    assert any(word in line for word in MEMORY_WORDS)
+
+
+def test_facts_of_several_nodes() -> None:
+    facts = launch_facts([report(0, threads=2), report(1, threads=1)])
+    assert facts["hosts"] == ["n0", "n1"]
+    assert facts["threads_per_process"] == 1
+    assert facts["wall_s"] == 11.0
+    assert facts["others_cpu_s"] == 1.0
+    assert launch_facts([report(0), report(1, others=None)])["others_cpu_s"] is None
+
+
+def test_reports_of_nodes_that_could_give_one(tmp_path: Path) -> None:
+    exchange = Exchange(tmp_path)
+    exchange.write_node_report(1, {"node": 1})
+    assert exchange.read_node_reports(3) == [{"node": 1}]
+
+
+def failure(kind: str, job_id: str | None = "5") -> Failure:
+    return Failure(kind, "interrupted by SIGTERM", None, (), "", "n1", job_id)
+
+
+def job(state: str, reason: str = "None") -> SlurmJob:
+    return SlurmJob("5", state, reason, "n1", "", "")
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "kind"),
+    [
+        ("CANCELLED", "None", "cancelled"),
+        ("TIMEOUT", "TimeLimit", "time_limit"),
+        ("COMPLETING", "TimeLimit", "time_limit"),
+        ("NODE_FAIL", "NodeDown", "node_failure"),
+        ("PREEMPTED", "None", "preempted"),
+        ("OUT_OF_MEMORY", "OutOfMemory", "out_of_memory"),
+        ("FAILED", "NonZeroExitCode", "interrupted"),
+    ],
+)
+def test_slurm_says_what_the_signal_meant(state: str, reason: str, kind: str) -> None:
+    told = with_slurms_account(failure("interrupted"), job(state, reason))
+    assert told.kind == kind
+    assert told.full_reason.startswith(f"Slurm job 5: {state}")
+    assert told.full_reason.endswith("; interrupted by SIGTERM")
+
+
+def test_a_later_answer_takes_the_place_of_an_earlier_one() -> None:
+    first = with_slurms_account(failure("interrupted"), job("COMPLETING", "TimeLimit"))
+    assert first.scheduler == "Slurm job 5: COMPLETING (TimeLimit, nodes n1)"
+    last = with_slurms_account(first, job("CANCELLED"))
+    assert (last.kind, last.scheduler) == ("cancelled", "Slurm job 5: CANCELLED (nodes n1)")
+
+
+def test_what_the_launcher_saw_itself_stays() -> None:
+    for own in (failure("crash"), failure("startup_timeout")):
+        assert with_slurms_account(own, job("CANCELLED")) == own
+    assert with_slurms_account(failure("killed"), job("RUNNING")) == failure("killed")
+    assert with_slurms_account(failure("killed"), job("FAILED")) == failure("killed")
+    assert with_slurms_account(failure("interrupted", None)) == failure("interrupted", None)
+
+
+def test_the_last_lines_of_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    assert log_tail(log) == ()
+    log.write_text("".join(f"line {number}\n" for number in range(50)))
+    assert log_tail(log)[-1] == "line 49"
+    assert len(log_tail(log)) == 20

@@ -31,7 +31,8 @@ def run_step(
 ) -> tuple[Ending, list[NodeReport], bool]:
     """Run all nodes' ranks to their common end; (how they ended, the nodes' reports, whether memory ran out).
 
-    nodes: their names, in order; empty where they are not known. cores: of each node. srun must be told: since Slurm 22.05 a step does not take over what the job asked for.
+    nodes: their names, in order; empty where they are not known. cores: of each node. srun must be told: since Slurm
+    22.05 a step does not take over what the job asked for.
     """
     num_nodes = job.num_nodes
     names = [nodes[node] if node < len(nodes) else f"{node} of the job" for node in range(num_nodes)]

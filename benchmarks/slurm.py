@@ -51,7 +51,7 @@ def measure(cluster: Cluster, cells: int) -> None:
     shutil.copy(ADAPTOR, root / "scripts" / "frameworks" / "nothing.py")
     (root / "envs" / "nothing.txt").write_text("numpy\n")
     slurm = {"partition": "gpu", "gpu_type": "h100", "exclusive": False, "memory_per_gpu_gib": 0.4}
-    cluster.write_system(slurm=slurm, environments={"nothing": {"kind": "workflow"}})
+    cluster.write_system(slurm=slurm)
     # Cells that differ in their batch: each has an id of its own, so that one run twice would show.
     cluster.project.write_study(
         frameworks={"nothing": None},

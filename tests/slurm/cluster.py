@@ -17,6 +17,7 @@ SYSTEM = {
     "num_nodes": 3,
     "startup_timeout_s": 120,
     "environment": {"GLOO_SOCKET_IFNAME": "lo"},
+    "environments": {"nothing": {"kind": "workflow"}},  # that of the test double tests/data/nothing.py
     "slurm": {
         "partition": "gpu",
         "gpu_request": "gres",

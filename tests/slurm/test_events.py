@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,33 +17,34 @@ import psutil
 import pytest
 
 from cluster import SYSTEM, Cluster, make_cluster
-from project import ended_afterwards, wait_until
+from project import ROOT, ended_afterwards, wait_until
 from sandbox import Sandbox
 
 # Slurm gives a job a minute at least, takes half of one to miss a node, and Snakemake asks every few seconds.
 pytestmark = pytest.mark.timeout(600)
 
-# Waits in front of the meeting point until the file `gate` is there; then trains like torch_ddp.
-WAITING = '''"""Test double: torch_ddp that starts when the file `gate` is there."""
+# Waits in front of the meeting point until the file `gate` is there. The doubles compute nothing: what ends jobs is
+# looked at here, and real training in test_cluster.py.
+WAITING = '''"""Test double: starts when the file `gate` is there."""
 
 import time
 from pathlib import Path
 
-from frameworks import torch_ddp
-from frameworks.torch_ddp import FRAMEWORK, unsupported_reason
+from frameworks import nothing
+from frameworks.nothing import FRAMEWORK, unsupported_reason
 
 
 def create_engine(job):
     print("waiting for the gate", flush=True)
     while not Path("gate").exists():
         time.sleep(0.1)
-    return torch_ddp.create_engine(job)
+    return nothing.create_engine(job)
 '''
 HOARDING = '''"""Test double: takes more memory than its job was given, slowly enough to be seen."""
 
 import time
 
-from frameworks.torch_ddp import FRAMEWORK, unsupported_reason
+from frameworks.nothing import FRAMEWORK, unsupported_reason
 
 
 def create_engine(job):
@@ -56,11 +58,12 @@ HANGING = '''"""Test double: rank 3 never comes to the meeting point."""
 import os
 import time
 
-from frameworks.torch_ddp import FRAMEWORK, create_engine, unsupported_reason
+from frameworks.nothing import FRAMEWORK, create_engine, unsupported_reason
 
 if os.environ.get("RANK") == "3":
     time.sleep(600)
 '''
+NOTHING = ROOT / "tests" / "data" / "nothing.py"
 DOUBLES = {"waiting": WAITING, "hoarding": HOARDING, "hanging": HANGING}
 SHARED = {**SYSTEM["slurm"], "exclusive": False}
 
@@ -73,6 +76,8 @@ def comparison(num_gpus: list[int]) -> dict[str, Any]:
 def cluster(sandbox: Sandbox, tmp_path: Path) -> Iterator[Cluster]:
     cluster = make_cluster(tmp_path / "project", sandbox)
     cluster.write_system(slurm=SHARED)
+    shutil.copy(NOTHING, cluster.project.root / "scripts" / "frameworks" / "nothing.py")
+    (cluster.project.root / "envs" / "nothing.txt").write_text("numpy\n")
     for name, text in DOUBLES.items():
         (cluster.project.root / f"scripts/frameworks/{name}.py").write_text(text)
     with ended_afterwards(cluster.project):
@@ -121,7 +126,7 @@ def test_each_end_of_a_job_is_told_and_mended_by_the_next_call(cluster: Cluster)
     """A user's scancel, the time limit and a lost node, in one run with a sound cell beside them."""
     sandbox = cluster.sandbox
     cluster.project.write_study(
-        frameworks={"waiting": None, "torch_plain": None},
+        frameworks={"waiting": None, "nothing": None},
         repeats=3,
         comparisons={"main": {**comparison([1])["main"], "cross": {"models": ["tiny"], "num_gpus": [1]}}},
     )
@@ -131,7 +136,7 @@ def test_each_end_of_a_job_is_told_and_mended_by_the_next_call(cluster: Cluster)
         for repeat in (1, 2, 3)
     )
     sandbox.wait_for(
-        lambda: len(list(cluster.project.root.glob("results/cluster/cells/torch_plain/**/record.json"))) == 3, 120
+        lambda: len(list(cluster.project.root.glob("results/cluster/cells/nothing/**/record.json"))) == 3, 120
     )
     sandbox._slurm("scontrol", "update", f"JobId={limited}", "TimeLimit=1")
     sandbox._slurm("scancel", cancelled)
@@ -155,7 +160,7 @@ def test_each_end_of_a_job_is_told_and_mended_by_the_next_call(cluster: Cluster)
         assert f"{kind}: Slurm job {job_id}: {word}" in told
         assert any("waiting for the gate" in line for line in found["last_lines"])
     table = (cluster.project.root / "results/cluster/tiny/tables/strong_scaling.md").read_text()
-    assert "torch_plain" in table
+    assert "nothing" in table
     status = cluster.status("tiny")
     assert "3 done, 3 failed" in status.output or "3 failed, 3 done" in status.output
     sandbox.heal()
@@ -214,7 +219,7 @@ def kill_login_shell(snakemake: Any) -> None:
 
 
 def test_jobs_of_a_killed_login_shell_are_waited_for(cluster: Cluster) -> None:
-    cluster.project.write_study(frameworks={"waiting": None, "torch_plain": None}, comparisons=comparison([1]))
+    cluster.project.write_study(frameworks={"waiting": None, "nothing": None}, comparisons=comparison([1]))
     snakemake = start(cluster, "tiny")
     job = cluster.sandbox.wait_for(lambda: job_of(cluster, 1), 120, "the cell at the gate")
     cluster.sandbox.wait_for(lambda: cluster.running_jobs() == [job], 120, "the other cell's end")
@@ -254,7 +259,7 @@ def test_two_calls_at_once_on_one_folder(cluster: Cluster) -> None:
 
 def test_a_refused_submission_says_why(cluster: Cluster) -> None:
     cluster.write_system(slurm={**SHARED, "partition": "nowhere"})
-    cluster.project.write_study(frameworks={"torch_plain": None}, comparisons=comparison([1]))
+    cluster.project.write_study(frameworks={"nothing": None}, comparisons=comparison([1]))
     run = cluster.snakemake("tiny")
     assert run.returncode != 0
     assert "invalid partition" in run.output.lower()

@@ -22,7 +22,7 @@ rule collect_measurements:
     conda:
         "../../envs/workflow.yaml"
     params:
-        code=code_digest("collect.py"),
+        code=lambda wildcards: code_digest("collect.py"),
         adaptors=adaptor_code,
         cells=cells_digest,
     shell:

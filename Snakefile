@@ -72,6 +72,11 @@ for record, job in jobs_in_queue.items():
     workflow.ruleorder(f"await_job_{job.job_id}", "train_cell")
 
 
+onsuccess:
+    for study in requested_studies:
+        logger.info(f"{study.name}: tables and figures are in {study_folder(RESULTS, study)}")
+
+
 onerror:
     # Cells that failed stop the rules behind them; what the others measured is written all the same.
     for study in requested_studies:

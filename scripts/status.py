@@ -86,17 +86,21 @@ def run_forget(arguments: Sequence[str]) -> int:
     parser.add_argument("--code-changed", action="store_true", help="records measured by other code than today's")
     args = parser.parse_args(arguments)
     if not args.status and not args.code_changed:
-        parser.error("say which records: --status, --code-changed or both")
+        parser.error("say which records: --status, --code-changed, or both for those that are both")
     system = args.system or read_config(ROOT / "config" / "config.yaml", "config", ROOT)["system"]
     study = load_study(args.study, system, ROOT)
 
     def wanted(outcome: Outcome) -> bool:
-        return outcome.status in args.status or (args.code_changed and bool(outcome.code_changed))
+        return (not args.status or outcome.status in args.status) and (
+            not args.code_changed or bool(outcome.code_changed)
+        )
 
     moved = forget(study, read_outcomes(study, ROOT / "results"), ROOT / "results", wanted)
     for path in moved:
         print(f"set aside: {path.relative_to(ROOT)}")
     print(f"{len(moved)} records of {study.name} set aside; the next call measures these cells again")
+    if moved:
+        print("nothing is deleted: renamed back to record.json, a record counts again")
     return 0
 
 
@@ -130,7 +134,7 @@ def state_of(outcome: Outcome, job: SlurmJob | None) -> str:
         return "queued" if job.state in ("PENDING", "CONFIGURING") else "running"
     if outcome.status == "unsupported":
         return "unsupported"
-    return "missing" if outcome.kind in ("never_ran", "too_large") else "failed"
+    return "missing" if outcome.kind in ("never_ran", "too_large", "forgotten") else "failed"
 
 
 def _row(study: Study, planned: PlannedCell, outcome: Outcome, job: SlurmJob | None) -> dict[str, object]:

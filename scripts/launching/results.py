@@ -142,9 +142,10 @@ def read_failure(folder: Path) -> Failure | None:
 def log_tail(path: Path) -> tuple[str, ...]:
     """The last lines of a cell's log, for an end that is no single rank's."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ()
+    lines = [line for line in text.splitlines() if not line.startswith("[launcher]")]
     return tuple(line[:LAST_LINE_LIMIT] for line in lines[-LAST_LINES:])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Hashable, Mapping
 from pathlib import Path
@@ -63,8 +64,30 @@ def _explain(error: jsonschema.ValidationError) -> str:
         return f"{where}: missing key {', '.join(map(repr, missing))}"
     if error.validator == "enum":
         return f"{where}: {error.instance!r} is not allowed{nearest(error.instance, map(str, error.validator_value))}"
+    if error.validator == "type":
+        wanted = _KINDS.get(error.validator_value, error.validator_value)
+        return f"{where}: {error.instance!r} is not {wanted}{_hint(error)}"
     meaning = error.schema.get("description", "") if isinstance(error.schema, Mapping) else ""
     return f"{where}: {error.message}" + (f" ({meaning})" if meaning else "")
+
+
+_KINDS = {
+    "array": "a list, such as [one, two]",
+    "object": "a mapping of keys to values",
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+}
+
+
+def _hint(error: jsonschema.ValidationError) -> str:
+    """YAML reads 1e-4, without a point, as a text."""
+    if error.validator_value == "number" and isinstance(error.instance, str):
+        with contextlib.suppress(ValueError):
+            return f"; YAML takes it for a text, write {float(error.instance):.1e}"
+    meaning = error.schema.get("description", "") if isinstance(error.schema, Mapping) else ""
+    return f" ({meaning})" if meaning else ""
 
 
 def _with_defaults(data: Any, rules: Mapping[str, Any]) -> Any:

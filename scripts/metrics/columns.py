@@ -81,6 +81,7 @@ _SETTINGS = [
     *_columns(BOOLEAN, [
         ("best_layout", "", "whether this layout has the lowest mean batch time of its framework, model and num_gpus"),
     ]),
+    *_columns(TEXT, [("corpus", "", "what was trained on: source and revision of the text")]),
     *_columns(INTEGER, [("seed", "", "seed of weights and batches")]),
     *_columns(NUMBER, [("learning_rate", "", "AdamW's constant rate")]),
 ]  # fmt: skip

@@ -119,6 +119,7 @@ def _planned_columns(cell: Cell) -> Row:
         "pipeline_parallel": layout.pipeline_parallel,
         "layout": layout.label(),
         "layout_options": ";".join(f"{name}={value}" for name, value in sorted(layout.options.items())),
+        "corpus": " ".join(str(cell.corpus[key]) for key in ("source", "revision") if key in cell.corpus),
         "seed": cell.seed,
         "learning_rate": cell.learning_rate,
         "device": cell.device,

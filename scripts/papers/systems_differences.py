@@ -16,6 +16,9 @@ SETTINGS = {
     "precision": "precision",
     "activation_checkpointing": "activation checkpointing",
     "num_nodes": "number of nodes",
+    "corpus": "corpus",
+    "seed": "seed",
+    "learning_rate": "learning rate",
 }
 WORK = {
     "global_batch_size": "global batch",

@@ -90,6 +90,8 @@ def _without_record(planned: PlannedCell, path: Path) -> Outcome:
     failure = read_failure(path.parent)
     if failure:
         return Outcome("missing", failure.full_reason, failure.kind)
+    if any(path.parent.glob("record.forgotten-*.json")):
+        return Outcome("missing", "its record was set aside by `forget`, and it has not run since", "forgotten")
     return Outcome("missing", "not run yet", "never_ran")
 
 

@@ -114,6 +114,8 @@ def test_each_system_shows_its_own_best_layout() -> None:
         ({"precision": "bf16"}, {}, "precision bf16, not fp32"),
         ({"activation_checkpointing": "full"}, {}, "activation checkpointing full, not none"),
         ({}, {"git_commit": "1" * 40}, "code of commit 1111111, not 0000000"),
+        ({"corpus": {"source": "local", "revision": "2"}}, {}, "corpus local 2, not bundled"),
+        ({"seed": 7}, {}, "seed 7, not 1234"),
         ({}, {"git_commit": None}, "code not known to be the same (no commit recorded on b)"),
         (
             {},

@@ -12,6 +12,7 @@ from matrix.checks import check_model
 from matrix.config import check_config, read_yaml
 from matrix.errors import ConfigError
 from matrix.frameworks import environment_identity, load_adaptor
+from matrix.plan_lines import missing_lines, plan_lines
 from matrix.studies import load_study, load_system, study_names, unusable_studies
 from matrix.systems import system_from_config
 from studies import MODELS, ROOT, comparison, cpu_system, expand, study_config
@@ -170,6 +171,20 @@ def test_a_cell_larger_than_the_system_is_planned_and_never_run() -> None:
     assert study.too_large()[0].obstacle.reason == "needs 8 GPUs, this system (here) has 4"
 
 
+def test_the_plan_names_what_will_not_run_and_what_will(tmp_path: Path) -> None:
+    points = comparison("strong", [("small", 1), ("small", 2), ("small", 8)])
+    layouts = [{"tensor_parallel": "all"}]
+    study = expand(study_config(frameworks={"torch_ddp": {"layouts": layouts}}, comparisons=points, repeats=2))
+    assert [line.partition(": ")[2] for line in plan_lines(study)] == [
+        "torch_ddp, small, tensor 2, micro-batch 1: unsupported: torch_ddp has no tensor parallelism (it has data)",
+        "torch_ddp, small, tensor 8, micro-batch 1: unsupported: torch_ddp has no tensor parallelism (it has data)",
+    ]
+    assert list(missing_lines(study, tmp_path)) == [
+        f"{study.name}: 2 of 2 cells to measure on here",
+        "    torch_ddp, small, 1 GPU, data 1, micro-batch 1, 2 repeats, at most 30 minutes",
+    ]
+
+
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
@@ -178,10 +193,12 @@ def test_a_cell_larger_than_the_system_is_planned_and_never_run() -> None:
     [
         ({"reapeats": 2}, "unknown key 'reapeats' (did you mean 'repeats'?"),
         ({"precision": "fp23"}, "precision: 'fp23' is not allowed (did you mean 'fp32'?"),
-        ({"repeats": 2.0}, "repeats: 2.0 is not of type 'integer'"),
+        ({"repeats": 2.0}, "repeats: 2.0 is not a whole number"),
         ({"seed": 10**29}, "seed: 100000000000000000000000000000 is greater than the maximum"),
-        ({"learning_rate": float("nan")}, "learning_rate: nan is not of type 'number'"),
-        ({"learning_rate": float("inf")}, "learning_rate: inf is not of type 'number'"),
+        ({"learning_rate": "1e-4"}, "learning_rate: '1e-4' is not a number; YAML takes it for a text, write 1.0e-04"),
+        ({"tables": "strong_scaling"}, "tables: 'strong_scaling' is not a list, such as [one, two]"),
+        ({"learning_rate": float("nan")}, "learning_rate: nan is not a number"),
+        ({"learning_rate": float("inf")}, "learning_rate: inf is not a number"),
         ({"time_limit_minutes": 10**400}, "time_limit_minutes"),
         ({"comparisons": {"a\n": {"scaling": "none"}}}, "does not match"),
         ({"repeats": 0}, "repeats: 0 is less than the minimum of 1"),

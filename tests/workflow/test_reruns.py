@@ -107,6 +107,8 @@ def test_an_edited_adaptor_marks_its_rows_and_forget_runs_exactly_those(project:
     assert changed == {"torch_ddp": "true", "torch_plain": "false"}
     assert "1 measured by other code than today's" in project.script("status.py", "tiny").output
 
+    both = project.script("status.py", "forget", "--code-changed", "--status", "oom", "tiny")
+    assert "0 records of tiny set aside" in both.output
     forgotten = project.script("status.py", "forget", "--code-changed", "tiny")
     assert forgotten.returncode == 0, forgotten.output
     run = project.snakemake("tiny")

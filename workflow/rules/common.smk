@@ -17,6 +17,7 @@ from matrix.cells import identity_hash
 from matrix.config import check_config
 from matrix.errors import ConfigError, nearest
 from matrix.plan import index_cells, record_path, study_folder
+from matrix.plan_lines import missing_lines, plan_lines
 from matrix.sources import combined_digest
 from matrix.studies import load_study, load_system, misspelt_studies, study_names, unusable_studies
 from papers.loading import check_outputs
@@ -192,20 +193,14 @@ def write_partial_outputs(study):
 
 
 def tell_plan(study):
-    """Say once which cells this system is too small for."""
-    too_large = study.too_large()
-    if not too_large or study in requested_studies:
+    """Say once which planned cells will not be launched and why; in a dry run also what each missing cell is."""
+    if study in requested_studies:
         return
-    for planned in too_large:
-        cell = planned.cell
-        logger.warning(
-            f"{study.name}: {cell.framework}, {cell.model.name}, {cell.layout.label()}: {planned.obstacle.reason}"
-        )
-    needed = sorted({planned.cell.num_gpus for planned in too_large})
-    logger.warning(
-        f"{study.name}: {len(too_large)} cells planned and not started: they need {', '.join(map(str, needed))} GPUs, "
-        f"this system ({study.system.name}) has {study.system.max_gpus}"
-    )
+    for line in plan_lines(study):
+        logger.warning(line)
+    if workflow.dryrun:
+        for line in missing_lines(study, RESULTS):
+            logger.info(line)
 
 
 def tell_budget(study):

@@ -11,6 +11,8 @@ rule make_venv:
         "environments/venv-{environment}.txt",
     log:
         "environments/venv-{environment}.log",
+    conda:
+        "../../envs/workflow.yaml"
     localrule: True
     shell:
         "python scripts/make_venv.py --requirements {input:q} --folder environments/venv-{wildcards.environment:q}"

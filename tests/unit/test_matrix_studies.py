@@ -172,12 +172,12 @@ def test_a_cell_larger_than_the_system_is_planned_and_never_run() -> None:
 
 
 def test_the_plan_names_what_will_not_run_and_what_will(tmp_path: Path) -> None:
-    points = comparison("strong", [("small", 1), ("small", 2), ("small", 8)])
+    points = comparison("strong", [("small", 1), ("small", 2), ("small", 4)])
     layouts = [{"tensor_parallel": "all"}]
     study = expand(study_config(frameworks={"torch_ddp": {"layouts": layouts}}, comparisons=points, repeats=2))
     assert [line.partition(": ")[2] for line in plan_lines(study)] == [
         "torch_ddp, small, tensor 2, micro-batch 1: unsupported: torch_ddp has no tensor parallelism (it has data)",
-        "torch_ddp, small, tensor 8, micro-batch 1: unsupported: torch_ddp has no tensor parallelism (it has data)",
+        "torch_ddp, small, tensor 4, micro-batch 1: unsupported: torch_ddp has no tensor parallelism (it has data)",
     ]
     assert list(missing_lines(study, tmp_path)) == [
         f"{study.name}: 2 of 2 cells to measure on here",

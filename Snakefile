@@ -53,8 +53,7 @@ for study_name in study_names(ROOT):
             partial(study_targets, study_name),
 
 
-# A cell whose job is still in the queue, from a call that was killed: wait for it. The parameters are train_cell's,
-# because a record with others would count as outdated.
+# A cell whose job is still in the queue, from a call that was killed: wait for it.
 for record, job in jobs_in_queue.items():
 
     rule:
@@ -63,13 +62,14 @@ for record, job in jobs_in_queue.items():
         output:
             record=str(record),
         localrule: True
-        params:
-            cell=cell_at(record, "identity"),
-            tokens=cell_at(record, "tokens"),
         shell:
             f"exec python scripts/await_job.py --job-id {job.job_id} --record {{output.record:q}}"
 
     workflow.ruleorder(f"await_job_{job.job_id}", "train_cell")
+
+
+onstart:
+    check_start()
 
 
 onsuccess:
@@ -80,4 +80,4 @@ onsuccess:
 onerror:
     # Cells that failed stop the rules behind them; what the others measured is written all the same.
     for study in requested_studies:
-        write_partial_outputs(study)
+        write_partial_outputs(study, log)

@@ -39,7 +39,7 @@ def main() -> int:
                 )
             return 1
         write_measurements(measurement_rows(study, outcomes, load_hardware(ROOT)), args.output)
-    except ConfigError as error:
+    except (ConfigError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0

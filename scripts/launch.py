@@ -87,16 +87,17 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
         args.record.parent.parent / "cell.json",
         {"cell_id": cell_id, "model_name": args.model_name, "identity": identity},
     )
-    log = LogWriter(args.log.open("w", encoding="utf-8", errors="replace"))
-    try:
-        # Slurm keeps its jobs apart by itself.
-        alone = (
-            nullcontext() if system.slurm else host_lock(lambda text: _tell(text, log), lambda: stop.reason() is None)
-        )
-        with alone:
+    # Slurm keeps its jobs apart by itself.
+    alone = nullcontext() if system.slurm else host_lock(_tell, lambda: stop.reason() is None)
+    with alone:
+        if args.record.is_file():  # Snakemake starts no cell with a record, so it came while this one waited
+            _tell(f"{args.record}: another call has measured this cell meanwhile")
+            return 0
+        log = LogWriter(args.log.open("w", encoding="utf-8", errors="replace"))
+        try:
             facts, verdict = run_cell(args, cell, system, stop, log)
-    finally:
-        log.close()
+        finally:
+            log.close()
     if not verdict.status:
         _fail(args, verdict.kind, verdict.reason, verdict.rank, verdict.last_lines)
         return 1
@@ -202,9 +203,10 @@ def verified_tokens(path: Path) -> Any:
     try:
         return check_tokens(path)
     except ValueError as error:
-        if path.exists():
-            path.replace(path.with_name(f"{path.name}.damaged"))
-        raise ValueError(f"{error} It was set aside; the next call tokenizes again.") from None
+        if not path.exists():
+            raise
+        path.replace(path.with_name(f"{path.name}.damaged"))
+        raise ValueError(f"{error}; it was set aside, and the next call tokenizes again") from None
 
 
 def _fail(
@@ -230,8 +232,7 @@ def _fail(
         print(f"    the reason could not be kept beside the log: {error}", file=sys.stderr)
 
 
-def _tell(text: str, log: LogWriter) -> None:
-    log.note(text)
+def _tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

@@ -33,7 +33,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         write_figure(args.measurements, args.paper, args.figure, args.reference, args.output_dir, args.title)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0

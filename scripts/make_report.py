@@ -41,7 +41,7 @@ def main() -> int:
             )
             return 1
         folder = write_study_outputs(study, ROOT)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     print(f"written to {folder.relative_to(ROOT)}")

@@ -47,7 +47,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         write_table(args.measurements, args.paper, args.table, args.reference, args.output_dir, args.title)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0

@@ -149,7 +149,7 @@ def _row(study: Study, planned: PlannedCell, outcome: Outcome, job: SlurmJob | N
         "repeat": planned.repeat,
         "state": state_of(outcome, job),
         "status": outcome.status,
-        "kind": outcome.kind,
+        "kind": outcome.kind if job is None else "",
         "code_changed": "" if outcome.code_changed is None else str(outcome.code_changed).lower(),
         "duration_s": "" if seconds is None else f"{seconds:g}",
         "gpu_hours": "" if seconds is None else f"{seconds * cell.num_gpus / 3600:.4g}",

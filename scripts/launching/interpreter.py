@@ -10,6 +10,7 @@ from matrix.errors import ConfigError
 from matrix.systems import EnvironmentSource, System
 
 ENVIRONMENTS = "environments"
+SETUP_FAILED = 'echo "setup of the system file failed: $BASH_COMMAND" >&2'
 
 
 def interpreter_file(name: str, source: EnvironmentSource) -> str | None:
@@ -29,7 +30,8 @@ def training_command(system: System, environment: str, script: Sequence[str], ro
     if not setup:
         return python
     # exec: signals, and the watch over the parent process, must reach the training process itself.
-    return ["bash", "-c", "\n".join(["set -e", *setup, 'exec "$@"']), "training", *python]
+    lines = ["set -eE", f"trap '{SETUP_FAILED}' ERR", *setup, "trap - ERR", 'exec "$@"']
+    return ["bash", "-c", "\n".join(lines), "training", *python]
 
 
 def _interpreter(environment: str, source: EnvironmentSource, root: Path) -> list[str]:

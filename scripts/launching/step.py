@@ -115,6 +115,8 @@ def _step_ending(status: int, reports: Sequence[NodeReport], names: Sequence[str
     reported = {report.node for report in reports}
     silent = [name for node, name in enumerate(names) if node not in reported]
     said = f": {words[0]}" if words else ""
+    if status < 0:
+        said = f": srun was ended by {signal.Signals(-status).name}"
     where = f"node {', '.join(silent)} left no account" if silent else f"srun ended with {status}"
     return Ending("killed", f"{where}{said}", None, tuple(words[-5:]))
 

@@ -22,6 +22,9 @@ from training.loop import LOOP_VERSION
 # Names become targets, folders and words of command lines.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 NAME_RULE = "a name is letters, digits, - and _, at most 100, with a letter or digit first"
+# Folders beside those of systems, and beside those of a system's studies.
+NO_SYSTEM = ("tokens", "comparisons", "slurm-logs")
+NO_STUDY = ("cells",)
 # The system of profiles/slurm; no such file is in the project, because every site's is another.
 CLUSTER = "cluster"
 COMMON_LAYOUT_KEYS = ("tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_size", "num_gpus", "models")
@@ -39,6 +42,8 @@ def unusable_studies(root: Path, taken: Collection[str]) -> dict[str, str]:
         where = f"config/studies/{path.name}"
         if not NAME.fullmatch(path.stem):
             unusable[path.stem] = f"{where}: {NAME_RULE}; rename the file"
+        elif path.stem in NO_STUDY:
+            unusable[path.stem] = f"{where}: results/<system>/{path.stem} is kept for something else; rename the file"
         elif path.stem in taken:
             unusable[path.stem] = f"{where}: a rule of the workflow has this name; rename the file"
     return unusable
@@ -56,6 +61,8 @@ def misspelt_studies(words: Iterable[str], names: Sequence[str]) -> list[str]:
 def load_system(name: str, root: Path) -> System:
     if not NAME.fullmatch(name):
         raise ConfigError(f"system {name!r}: {NAME_RULE}")
+    if name in NO_SYSTEM:
+        raise ConfigError(f"system {name!r}: results/{name} is kept for something else; rename the file")
     path = root / "config" / "systems" / f"{name}.yaml"
     if name == CLUSTER and not path.exists():
         raise ConfigError(
@@ -63,6 +70,13 @@ def load_system(name: str, root: Path) -> System:
             f"nearest of {', '.join(_examples(root))} in config/systems/ and edit it (docs/cluster.md has the steps)"
         )
     config = read_config(path, "system", root)
+    environments = sorted(file.stem for file in (root / "envs").glob("*.txt"))
+    for environment in config["environments"]:
+        if environment not in environments:
+            raise ConfigError(
+                f"config/systems/{name}.yaml: environments: there is no envs/{environment}.txt"
+                f"{nearest(environment, environments)}"
+            )
     try:
         return system_from_config(name, config)
     except ValueError as error:

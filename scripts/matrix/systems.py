@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 # Its packages are among those of the workflow itself.
 WORKFLOW_ENVIRONMENT = "torch"
+
+
+EXTRA_OPTION = re.compile(r"--?[A-Za-z][A-Za-z-]*(=[\w.,:/@%+\[\]-]+)?")
+# Options of sbatch that come from the other keys, from the cell, or from Snakemake's Slurm plugin.
+OWN_OPTIONS = frozenset(
+    {"--account", "--partition", "--qos", "--reservation", "--constraint", "--gres", "--gpus", "--gpus-per-node"}
+    | {"--gpus-per-task", "--nodes", "--ntasks", "--ntasks-per-node", "--ntasks-per-gpu", "--cpus-per-task"}
+    | {"--cpus-per-gpu", "--mem", "--mem-per-cpu", "--mem-per-gpu", "--time", "--exclusive", "--array", "--comment"}
+    | {"--job-name", "--output", "--error", "--export", "--chdir", "--parsable", "--wrap", "--requeue", "--no-requeue"}
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,8 @@ def system_from_config(name: str, config: Mapping[str, Any], found: tuple[str, .
     `found` are the GPU names of this machine, asked of the driver by default.
     """
     device = config["device"]
+    if config["num_nodes"] > 1 and "slurm" not in config:
+        raise ValueError("num_nodes is above 1, and without the key `slurm` cells run on this machine alone; add it")
     if "slurm" in config and (device == "auto" or (device == "cuda" and config["gpus_per_node"] == "auto")):
         raise ValueError(
             "`auto` asks this machine's driver, and with `slurm` the cells run elsewhere; give device and gpus_per_node"
@@ -104,6 +117,16 @@ def system_from_config(name: str, config: Mapping[str, Any], found: tuple[str, .
 
 def _slurm_site(config: Mapping[str, Any]) -> SlurmSite:
     site = SlurmSite(**{**config, "extra": tuple(config["extra"])})
+    for option in site.extra:
+        name = option.partition("=")[0]
+        if not EXTRA_OPTION.fullmatch(option):
+            raise ValueError(
+                f"slurm.extra: {option!r} is no single option, such as --exclude=n7, without spaces or quotes"
+            )
+        if name in OWN_OPTIONS or not name.startswith("--"):
+            raise ValueError(
+                f"slurm.extra: {name} is set from the other keys and the cell; only further --options go here"
+            )
     if site.gpu_request == "none" and site.gpu_type:
         raise ValueError("slurm.gpu_type is given, but with gpu_request `none` no GPU is asked for; remove one of them")
     if site.gpu_request == "none" and not site.exclusive:

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from atomic import replace_when_complete
+from matrix.outcomes import STATUSES
 
 TEXT, INTEGER, NUMBER, BOOLEAN = "text", "integer", "number", "boolean"
 
@@ -191,17 +192,30 @@ def read_measurements(path: Path) -> pd.DataFrame:
     absent = [name for name in REQUIRED if name not in raw]
     if absent:
         raise ValueError(f"{path}: no column {', '.join(absent)}; this is no measurements.csv of this project")
+    for name in REQUIRED:
+        if (raw[name] == "").any():
+            raise ValueError(f"{path}: column {name} is empty in a row; every row has one")
+    unknown = sorted(set(raw["status"]) - {*STATUSES})
+    if unknown:
+        raise ValueError(f"{path}: no such status: {', '.join(unknown)} (known: {', '.join(STATUSES)})")
     known = {column.name for column in COLUMNS}
-    typed = {c.name: _typed(raw[c.name].tolist() if c.name in raw else [""] * len(raw), c.type) for c in COLUMNS}
+    typed = {}
+    for column in COLUMNS:
+        values = raw[column.name].tolist() if column.name in raw else [""] * len(raw)
+        try:
+            typed[column.name] = _typed(values, column.type)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ValueError(f"{path}: column {column.name} holds something else than {column.type}: {error}") from None
     return pd.DataFrame({**typed, **{name: raw[name] for name in raw if name not in known}})
 
 
 def write_measurements(frame: pd.DataFrame, path: Path) -> None:
     """Write `path` (measurements.csv) and beside it measurements.columns.csv, which says what each column means."""
-    with replace_when_complete(path, "w") as file:
-        frame.to_csv(file, index=False, lineterminator="\n")
+    # The file that is waited for comes last.
     with replace_when_complete(path.with_suffix(".columns.csv"), "w") as file:
         columns_frame().to_csv(file, index=False, lineterminator="\n")
+    with replace_when_complete(path, "w") as file:
+        frame.to_csv(file, index=False, lineterminator="\n")
 
 
 def columns_frame() -> pd.DataFrame:

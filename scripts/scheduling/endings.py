@@ -83,6 +83,8 @@ def _complete_failure(folder: Path, listed: SlurmJob | None) -> None:
     job = listed or (find_job(failure.job_id) if failure and failure.job_id else None)
     if job is None or job.kind is None:
         return
+    if failure and failure.job_id != job.job_id and job.is_older_than(failure.at):
+        return  # the account is of a later try than the job
     if failure is None or failure.job_id != job.job_id:
         # The job ended before its launcher could write anything.
         folder.mkdir(parents=True, exist_ok=True)

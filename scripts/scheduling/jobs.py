@@ -12,7 +12,7 @@ from matrix.systems import System
 from scheduling.queue import SlurmJob, has_slurm, jobs_of_cells, own_jobs
 from scheduling.resources import cell_resources, charged_gpus, site_resources
 
-PER_CELL = ("nodes", "tasks", "gres", "mem_mb", "runtime", "slurm_extra")
+PER_CELL = ("nodes", "tasks", "gres", "mem", "runtime", "slurm_extra")
 # wikitext-103 takes about half a minute with two processes; memory is flat at about 60 MB each (benchmarks/README.md).
 LOGIN_THREADS = 2
 TOKENIZING_THREADS = 4

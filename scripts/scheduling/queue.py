@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from matrix.plan import PlannedCell
@@ -15,7 +16,7 @@ from matrix.plan import PlannedCell
 TIMEOUT_S = 60
 # No node name, path or comment contains it.
 SEPARATOR = "\x1f"
-FIELDS = "%i %T %r %N %Z %k".replace(" ", SEPARATOR)
+FIELDS = "%i %T %r %N %V %Z %k".replace(" ", SEPARATOR)
 IN_QUEUE = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "RESIZING"}
     | {"SIGNALING", "STAGE_OUT", "STOPPED"}
@@ -45,6 +46,7 @@ class SlurmJob:
     state: str
     reason: str
     nodes: str
+    submitted: str  # local time, ISO format
     workdir: str
     comment: str
 
@@ -54,8 +56,15 @@ class SlurmJob:
 
     @property
     def kind(self) -> str | None:
-        """Of a failure, where the state says it."""
-        return KINDS.get(self.state)
+        """Of a failure, where the state says it. A job that failed without a node was never begun."""
+        return "refused" if self.state == "FAILED" and not self.nodes else KINDS.get(self.state)
+
+    def is_older_than(self, at: str) -> bool:
+        """Whether it was submitted before `at` (ISO format with a time zone); False where Slurm does not say when."""
+        try:
+            return datetime.fromisoformat(self.submitted).astimezone() < datetime.fromisoformat(at)
+        except ValueError:
+            return False
 
     def words(self) -> str:
         """`Slurm job 42: NODE_FAIL (nodes n1,n2)`, with Slurm's reason where it gives one."""
@@ -127,11 +136,11 @@ def _jobs(command: list[str]) -> list[SlurmJob]:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise QueueError(f"{command[0]} gave no answer: {error}") from None
     rows = [line.split(SEPARATOR) for line in done.stdout.splitlines()]
-    return [SlurmJob(row[0], row[1].split()[0], *row[2:]) for row in rows if len(row) == 6]
+    return [SlurmJob(row[0], row[1].split()[0], *row[2:]) for row in rows if len(row) == 7]
 
 
 def _accounted(job_id: str) -> SlurmJob | None:
-    fields = "JobIDRaw,State,Reason,NodeList,WorkDir,Comment"
+    fields = "JobIDRaw,State,Reason,NodeList,Submit,WorkDir,Comment"
     command = ["sacct", "-X", "--jobs", job_id, "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
     try:
         return next((job for job in _jobs([*command, f"--format={fields}"]) if job.job_id == job_id), None)

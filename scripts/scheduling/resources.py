@@ -43,7 +43,8 @@ def cell_resources(site: SlurmSite, cell: Cell, time_limit_s: float) -> dict[str
         # The plugin asks for one task in all where it sees no `gres`, and Slurm then gives one node only.
         "tasks": None if site.gpu_request == "gres" else cell.num_nodes,
         "gres": f"gpu:{kind}{on_node}" if site.gpu_request == "gres" else None,
-        "mem_mb": None if memory_gib is None else math.ceil(1024 * memory_gib * on_node),
+        # As a text: Snakemake accepts no empty `mem_mb`, and leaving it out asks for its own default of 1 GB.
+        "mem": None if memory_gib is None else f"{math.ceil(1024 * memory_gib * on_node)} MB",
         "runtime": math.ceil(time_limit_s / 60 + site.job_overhead_minutes),
         "slurm_extra": " ".join(extra),
         "threads": site.cpus_per_gpu * on_node,

@@ -262,8 +262,33 @@ def test_a_refused_submission_says_why(cluster: Cluster) -> None:
     cluster.project.write_study(frameworks={"nothing": None}, comparisons=comparison([1]))
     run = cluster.snakemake("tiny")
     assert run.returncode != 0
-    assert "invalid partition" in run.output.lower()
+    assert (
+        "missing: nothing, tiny, 1 GPU, data 1, micro-batch 1, repeat 1: refused: Slurm refused the job: " in run.output
+    )
+    assert "invalid partition specified: nowhere" in cluster.status("tiny").output
     assert cluster.submitted() == 0
+    assert_nothing_left(cluster)
+
+
+def test_another_studys_mistake_takes_no_job_with_it(cluster: Cluster) -> None:
+    cluster.project.write_study(
+        "broken", frameworks={"nothing": None}, global_batch_size=3, comparisons=comparison([2])
+    )
+    cluster.project.write_study(frameworks={"nothing": None}, comparisons=comparison([1]))
+    run = cluster.snakemake("tiny")
+    assert run.returncode == 0, run.output
+
+
+def test_executor_and_system_must_fit(cluster: Cluster) -> None:
+    cluster.project.write_study(frameworks={"nothing": None}, comparisons=comparison([1]))
+    here = cluster.project.snakemake("tiny", "--config", "system=cluster")
+    assert here.returncode != 0
+    assert "the cells of system cluster are Slurm jobs" in here.output
+    there = cluster.snakemake("tiny", "--config", "system=local")
+    assert there.returncode != 0
+    assert "config/systems/local.yaml has no key `slurm`" in there.output
+    assert cluster.submitted() == 0
+    assert not cluster.project.records()
 
 
 def test_a_preempted_cell_is_told_and_runs_again(cluster: Cluster) -> None:

@@ -78,7 +78,7 @@ def failure(kind: str, job_id: str | None = "5") -> Failure:
 
 
 def job(state: str, reason: str = "None") -> SlurmJob:
-    return SlurmJob("5", state, reason, "n1", "", "")
+    return SlurmJob("5", state, reason, "n1", "", "", "")
 
 
 @pytest.mark.parametrize(

@@ -283,7 +283,7 @@ def test_auto_takes_processes_where_there_are_none() -> None:
 
 
 def test_a_named_device_is_not_asked_for() -> None:
-    config = system_config(device="cuda", devices=["V100"], gpus_per_node=6, num_nodes=64)
+    config = system_config(device="cuda", devices=["V100"], gpus_per_node=6, num_nodes=64, slurm={"extra": []})
     assert system_from_config("summit", config).max_gpus == 384
 
 

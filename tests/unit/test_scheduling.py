@@ -18,9 +18,11 @@ from launching.placement import ranks_by_node
 from matrix.config import check_config
 from matrix.errors import ConfigError
 from matrix.plan import PlannedCell
+from matrix.studies import load_system
 from matrix.systems import EnvironmentSource, SlurmSite, System, system_from_config
 from scheduling.jobs import tokenizing_resources
 from scheduling.queue import SlurmJob, job_comment, jobs_of_cells
+from scheduling.refusals import refusals
 from scheduling.resources import cell_resources, charged_gpus, site_resources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +48,7 @@ def test_gpus_are_asked_for_per_node() -> None:
         "nodes": 2,
         "tasks": None,
         "gres": "gpu:a100:4",
-        "mem_mb": 409600,
+        "mem": "409600 MB",
         "runtime": 35,
         "slurm_extra": "--ntasks-per-node=1 --exclusive",
         "threads": 48,
@@ -75,6 +77,10 @@ def test_whole_nodes_are_charged_whole() -> None:
     cell = make_cell(num_gpus=2, gpus_per_node=2)
     assert charged_gpus(SlurmSite(exclusive=True), cell, 4) == 4
     assert charged_gpus(SlurmSite(exclusive=False), cell, 4) == 2
+
+
+def test_memory_that_is_not_given_is_not_asked_for() -> None:
+    assert cell_resources(SlurmSite(), make_cell(), 60)["mem"] is None
 
 
 def test_nothing_is_asked_for_that_the_system_file_leaves_out() -> None:
@@ -113,6 +119,29 @@ def test_contradictions_in_a_system_file_are_refused() -> None:
         system_of(partitoin="gpu")
 
 
+def test_several_nodes_need_a_scheduler() -> None:
+    given = check_config({"device": "cpu", "num_nodes": 2}, "system", ROOT, "mine.yaml")
+    with pytest.raises(ValueError, match="without the key `slurm` cells run on this machine alone"):
+        system_from_config("mine", given)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("mine", "environments: {pytorch: {kind: venv}}", r"there is no envs/pytorch.txt \(did you mean 'torch'"),
+        ("mine", "environment: {A=B: x}", "A=B"),
+        ("tokens", "", "results/tokens is kept for something else"),
+    ],
+)
+def test_a_system_file_that_would_be_misread_is_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / "config" / "systems").mkdir(parents=True)
+    (tmp_path / "config" / "systems" / f"{name}.yaml").write_text(f"device: cpu\n{content}\n")
+    for folder in ("envs", "workflow"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    with pytest.raises(ConfigError, match=message):
+        load_system(name, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
@@ -131,7 +160,7 @@ def planned(repeat: int = 1) -> PlannedCell:
 
 
 def job(job_id: str, comment: str, state: str = "RUNNING", workdir: str = "/work") -> SlurmJob:
-    return SlurmJob(job_id, state, "None", "n1", workdir, comment)
+    return SlurmJob(job_id, state, "None", "n1", "2026-11-29T12:00:00", workdir, comment)
 
 
 def test_the_latest_job_of_a_cell_is_found(tmp_path: Path) -> None:
@@ -147,10 +176,51 @@ def test_the_latest_job_of_a_cell_is_found(tmp_path: Path) -> None:
 
 
 def test_slurms_words_name_the_job_its_state_and_the_nodes() -> None:
-    ended = SlurmJob("42", "NODE_FAIL", "None", "n[1-2]", "", "")
+    ended = SlurmJob("42", "NODE_FAIL", "None", "n[1-2]", "", "", "")
     assert ended.words() == "Slurm job 42: NODE_FAIL (nodes n[1-2])"
     assert (ended.kind, ended.is_in_queue) == ("node_failure", False)
-    assert SlurmJob("7", "PENDING", "Resources", "", "", "").words() == "Slurm job 7: PENDING (Resources)"
+    assert SlurmJob("7", "PENDING", "Resources", "", "", "", "").words() == "Slurm job 7: PENDING (Resources)"
+
+
+def test_a_job_without_a_node_was_refused_and_time_tells_accounts_apart() -> None:
+    refused = SlurmJob("12", "FAILED", "BadConstraints", "", "2026-11-29T12:00:00", "", "")
+    assert refused.kind == "refused"
+    assert refused.is_older_than("2026-12-01T00:00:00+00:00")
+    assert not refused.is_older_than("2026-11-27T00:00:00+00:00")
+    assert not replace(refused, submitted="N/A").is_older_than("2026-12-01T00:00:00+00:00")
+
+
+LOG = """[Sun Nov 29 20:27:36 2026]
+Error in rule train_cell:
+    message: SLURM sbatch failed. The error message was 'sbatch: error: invalid partition
+specified: nowhere'.
+    sbatch call:
+        sbatch --parsable
+    jobid: 1
+    output: results/cluster/cells/a/m/1gpu/1/repeat1/record.json
+    log: x
+[Sun Nov 29 20:27:37 2026]
+Error in rule train_cell:
+    message: SLURM-job '4' failed
+    output: results/cluster/cells/b/m/1gpu/2/repeat1/record.json
+"""
+
+
+def test_sbatchs_words_are_found_in_snakemakes_log() -> None:
+    assert refusals(LOG) == {
+        Path(
+            "results/cluster/cells/a/m/1gpu/1/repeat1/record.json"
+        ): "sbatch: error: invalid partition specified: nowhere"
+    }
+
+
+@pytest.mark.parametrize(
+    "option", ["--mail-user=a b", "--nodes=2", "-N2", "--comment=mine", "--array=1-3", "x", "--a=';'"]
+)
+def test_extra_options_that_would_be_misread_are_refused(option: str) -> None:
+    with pytest.raises(ValueError, match=r"slurm\.extra"):
+        system_of(extra=[option])
+    assert system_of(extra=["--exclude=n[1-3]", "--mail-user=me@site.org", "--hint=nomultithread"]).slurm
 
 
 def test_a_node_that_lacks_a_gpu_is_noticed() -> None:
@@ -189,6 +259,7 @@ def test_setup_comes_before_the_interpreter_and_its_failure_ends_the_process(tmp
     done = subprocess.run(training_command(broken, "torch", script, tmp_path), capture_output=True, text=True)
     assert done.returncode != 0
     assert not done.stdout
+    assert "setup of the system file failed: module load nowhere" in done.stderr
 
 
 def test_a_container_stands_between_the_process_and_its_launcher(tmp_path: Path) -> None:

@@ -150,3 +150,36 @@ def test_a_mistake_in_a_study_says_so_and_changes_nothing(project: Project) -> N
 def test_a_broken_study_does_not_stop_another(project: Project) -> None:
     (project.root / "config/studies/broken.yaml").write_text("title: [")
     assert project.snakemake("tiny").nothing_done
+
+
+def test_another_label_of_the_same_text_trains_nothing(fresh_project: Project) -> None:
+    """The label is in the tokens' path and not in the cell: the record must neither be made again nor be deleted."""
+    (fresh_project.root / "mytexts").mkdir()
+    (fresh_project.root / "mytexts" / "train.txt").write_text("Some words of a text, over and over again.\n" * 200)
+    fresh_project.write_study(frameworks={"torch_plain": None}, corpus={"path": "mytexts", "name": "one"})
+    assert fresh_project.snakemake("tiny").returncode == 0
+    record = fresh_project.record("torch_plain")
+    before = record.read_bytes()
+    fresh_project.write_study(frameworks={"torch_plain": None}, corpus={"path": "mytexts", "name": "another"})
+    run = fresh_project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    assert run.jobs("train_cell") == 0
+    assert record.read_bytes() == before
+
+
+def test_an_edited_training_rule_trains_nothing(project: Project) -> None:
+    rule = "workflow/rules/train.smk"
+    project.edit(rule, 'tokens=lambda wildcards: cell_value(wildcards, "tokens"),', 'tokens="elsewhere", more=1,')
+    before = {path: path.read_bytes() for path in project.records()}
+    run = project.snakemake("tiny")
+    assert run.jobs("train_cell") == 0, run.output
+    assert {path: path.read_bytes() for path in project.records()} == before
+
+
+@pytest.mark.parametrize("name", ["tables/strong_scaling.md", "tables/strong_scaling.tex"])
+def test_a_format_that_a_killed_call_left_out_is_made(project: Project, name: str) -> None:
+    (project.root / "results" / "local" / "tiny" / name).unlink()
+    run = project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    assert (run.jobs("make_table"), run.jobs("train_cell")) == (1, 0)
+    assert (project.root / "results" / "local" / "tiny" / name).is_file()

@@ -23,9 +23,12 @@ from matrix.studies import load_study, load_system, misspelt_studies, study_name
 from papers.loading import check_outputs
 from scheduling.endings import ask_slurm_for_reasons
 from scheduling.jobs import awaited_jobs, budget, tokenizing_resources, training_resources
-from scheduling.queue import QueueError
+from scheduling.queue import QueueError, has_slurm
+from scheduling.refusals import note_refusals
 
 RESULTS = Path("results")
+TABLE_SUFFIXES = (".csv", ".md", ".tex")
+FIGURE_SUFFIXES = (".svg", ".pdf", ".png")
 # `python` in a rule is the interpreter that runs Snakemake, activated or not; a conda environment comes before it.
 put_python_on_path()
 
@@ -43,6 +46,8 @@ settings = explained(check_config, config, "config", ROOT, "config")
 requested_studies = []
 # Slurm jobs of an earlier call that are still in the queue, by the record each will write.
 jobs_in_queue = {}
+# Why Slurm could not be asked for them.
+queue_errors = []
 
 
 wildcard_constraints:
@@ -83,11 +88,25 @@ def check_study(name):
         )
 
 
+def asked_studies_of(system):
+    """The studies that are asked for. A job asks for one cell alone: then all that can be read, since a mistake in one
+    study's file must not take the jobs of the others with it."""
+    asked = [study for study in requested_studies if study.system.name == system]
+    if asked:
+        return asked
+    found = []
+    for name in study_names(ROOT):
+        try:
+            found.append(study_of(name, system))
+        except WorkflowError as error:
+            logger.warning(f"not read: {error}")
+    return found
+
+
 @cache
 def cells_of(system):
     """Cell id -> values, of the studies that are asked for; of all of them where a cell alone is."""
-    asked = [study for study in requested_studies if study.system.name == system]
-    return index_cells(asked or [study_of(name, system) for name in study_names(ROOT)])
+    return index_cells(asked_studies_of(system))
 
 
 def cell_value(wildcards, key):
@@ -98,16 +117,10 @@ def cell_value(wildcards, key):
     return cells[wildcards.cell_id][key]
 
 
-def cell_at(record, key):
-    """One of a cell's values, by the path of its record."""
-    return cells_of(settings["system"])[record.parent.parent.name][key]
-
-
 @cache
 def corpus_setting(key):
     """What the command line of the tokenizer says for a corpus, by the name of its folder."""
-    asked = requested_studies or [study_of(name, settings["system"]) for name in study_names(ROOT)]
-    known = {study.corpus.key: study.corpus_setting for study in asked}
+    known = {study.corpus.key: study.corpus_setting for study in asked_studies_of(settings["system"])}
     if key not in known:
         raise WorkflowError(
             f"no study is trained on a corpus with the tokens {key}; there are {', '.join(sorted(known))}"
@@ -133,6 +146,14 @@ def needed_to_train(wildcards):
     return [ancient(path) for path in (cell_value(wildcards, "tokens"), interpreter) if path]
 
 
+def records_of(study):
+    """A study's records as inputs. One that is there is named by its absolute path, which no rule's output matches: so
+    no job is ever considered for it, whatever Snakemake finds changed in parameters or times, and it is never deleted.
+    """
+    paths = [record_path(RESULTS, study.system.name, planned) for planned in study.runnable()]
+    return [path.absolute() if path.is_file() else path for path in paths]
+
+
 def cells_digest(wildcards):
     """Of a study's cells: a parameter, so that another set of cells is collected anew."""
     study = study_of(wildcards.study, wildcards.system)
@@ -140,13 +161,12 @@ def cells_digest(wildcards):
 
 
 def find_jobs_in_queue(studies):
-    """Look once, before anything is submitted; not being able to ask must not lead to a second copy of a job."""
+    """Look once, before anything is submitted. Where Slurm cannot be asked, a dry run goes on."""
     try:
         jobs_in_queue.update(awaited_jobs(studies, RESULTS, Path.cwd()))
     except QueueError as error:
-        raise WorkflowError(
-            f"Slurm cannot be asked which cells still have a job in the queue, so none is submitted: {error}"
-        ) from None
+        queue_errors.append(str(error))
+        logger.warning(f"Slurm cannot be asked which cells have a job in the queue: {error}")
     for record, job in jobs_in_queue.items():
         logger.warning(
             f"{record.parent}: job {job.job_id} of an earlier call is {job.state.lower()}; it is waited for, and no second one submitted"
@@ -163,18 +183,49 @@ def study_targets(name, wildcards=None):
     requested_studies.append(study)
     folder = study_folder(RESULTS, study)
     return [
-        *(record_path(RESULTS, study.system.name, planned) for planned in study.runnable()),
+        *records_of(study),
         folder / "measurements.csv",
-        *(folder / "tables" / f"{table}.csv" for table in study.tables),
-        *(folder / "figures" / f"{figure}.svg" for figure in study.figures),
+        # With all their formats: one that a killed call left out is made again.
+        *(folder / "tables" / f"{table}{suffix}" for table in study.tables for suffix in TABLE_SUFFIXES),
+        *(folder / "figures" / f"{figure}{suffix}" for figure in study.figures for suffix in FIGURE_SUFFIXES),
     ]
 
 
-def write_partial_outputs(study):
+def check_start():
+    """Stop a real run that would submit jobs twice, or nowhere, before it starts anything."""
+    system = system_of(settings["system"])
+    executor = workflow.executor_plugin.name
+    if queue_errors:
+        raise WorkflowError("nothing is submitted: a cell that still has a job in the queue would get a second one")
+    if system.slurm and executor != "slurm":
+        raise WorkflowError(
+            f"the cells of system {system.name} are Slurm jobs (its file has `slurm`): run snakemake --profile slurm"
+        )
+    if system.slurm and not has_slurm():
+        raise WorkflowError("squeue is not on PATH: start this on a login node of the cluster")
+    if executor == "slurm" and not system.slurm:
+        raise WorkflowError(
+            f"config/systems/{system.name}.yaml has no key `slurm`: use ./run, or --config system=<a cluster's file>"
+        )
+
+
+def all_cores():
+    """Of this machine, for rules that take them all."""
+    try:
+        return workflow.cores
+    except WorkflowError:
+        raise WorkflowError(
+            f"config/systems/{settings['system']}.yaml has no key `slurm`, so its cells run on this machine: use ./run "
+            f"or give --cores; or name a cluster's file with --config system=..."
+        ) from None
+
+
+def write_partial_outputs(study, snakemake_log):
     """Some cells failed, so the rules behind them did not run: write what the others measured, and say what is missing."""
     from study_outputs import missing_cells, write_study_outputs
 
     try:
+        note_refusals(Path(snakemake_log))
         ask_slurm_for_reasons(study, ROOT / "results", Path.cwd())
         folder = write_study_outputs(study, ROOT)
         missing = missing_cells(study, ROOT)

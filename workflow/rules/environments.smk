@@ -11,11 +11,14 @@ rule make_venv:
         "environments/venv-{environment}.txt",
     log:
         "environments/venv-{environment}.log",
+    localrule: True
     conda:
         "../../envs/workflow.yaml"
-    localrule: True
+    params:
+        # Not their time: a copy of the file keeps an older one.
+        requirements=lambda wildcards, input: Path(input[0]).read_text(),
     shell:
-        "python scripts/make_venv.py --requirements {input:q} --folder environments/venv-{wildcards.environment:q}"
+        "exec python scripts/make_venv.py --requirements {input:q} --folder environments/venv-{wildcards.environment:q}"
         " --output {output:q} 2> >(tee {log:q} >&2)"
 
 
@@ -31,4 +34,4 @@ rule locate_conda_environment:
     conda:
         lambda wildcards: f"../../envs/{wildcards.environment}.yaml"
     shell:
-        "python -c 'import sys; print(sys.executable)' > {output:q} 2> {log:q}"
+        "python scripts/note_interpreter.py --output {output:q} 2> >(tee {log:q} >&2)"

@@ -6,10 +6,7 @@
 
 rule collect_measurements:
     input:
-        records=lambda wildcards: [
-            record_path(RESULTS, wildcards.system, planned)
-            for planned in study_of(wildcards.study, wildcards.system).runnable()
-        ],
+        records=lambda wildcards: records_of(study_of(wildcards.study, wildcards.system)),
         study="config/studies/{study}.yaml",
         system="config/systems/{system}.yaml",
         models="config/models.yaml",
@@ -35,7 +32,7 @@ rule make_table:
         measurements="results/{system}/{study}/measurements.csv",
         reference=reference_of,
     output:
-        multiext("results/{system}/{study}/tables/{table}", ".csv", ".md", ".tex"),
+        multiext("results/{system}/{study}/tables/{table}", *TABLE_SUFFIXES),
     log:
         "results/{system}/{study}/logs/table-{table}.txt",
     localrule: True
@@ -56,7 +53,7 @@ rule make_figure:
         measurements="results/{system}/{study}/measurements.csv",
         reference=reference_of,
     output:
-        multiext("results/{system}/{study}/figures/{figure}", ".svg", ".pdf", ".png"),
+        multiext("results/{system}/{study}/figures/{figure}", *FIGURE_SUFFIXES),
     log:
         "results/{system}/{study}/logs/figure-{figure}.txt",
     localrule: True

@@ -15,7 +15,7 @@ rule tokenize_corpus:
     localrule: tokenizing["local"]
     conda:
         "../../envs/workflow.yaml"
-    threads: tokenizing["threads"] or workflow.cores
+    threads: tokenizing["threads"] or all_cores()
     resources:
         **tokenizing["resources"],
     params:

@@ -19,13 +19,12 @@ rule train_cell:
     conda:
         "../../envs/workflow.yaml"
     # On this machine all cores: timed cells never overlap. Under Slurm what the job gets on each of its nodes.
-    threads: training["threads"] or workflow.cores
+    threads: training["threads"] or all_cores()
     resources:
         **training["resources"],
         # Limits and what a site is asked for are resources and no parameters: changing them reruns nothing.
         time_limit_s=lambda wildcards: cell_value(wildcards, "time_limit_s"),
     params:
-        # Nothing but the identity: a parameter that changes reruns the job, and only another cell may do that.
         cell=lambda wildcards: cell_value(wildcards, "identity"),
         tokens=lambda wildcards: cell_value(wildcards, "tokens"),
     shell:

@@ -11,6 +11,7 @@ configfile: "config/config.yaml"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/plan.smk"
 
 
 rule all:

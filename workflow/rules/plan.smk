@@ -1,0 +1,79 @@
+# What a call says and checks before it starts anything, and what it writes when some of its cells failed.
+#
+# in   the studies that are asked for; Slurm's queue where the system is a cluster
+# out  nothing, but for the partial outputs of a study whose cells failed
+
+
+def find_jobs_in_queue(studies):
+    """Look once, before anything is submitted. Where Slurm cannot be asked, a dry run goes on."""
+    try:
+        jobs_in_queue.update(awaited_jobs(studies, RESULTS, Path.cwd()))
+    except QueueError as error:
+        queue_errors.append(str(error))
+        logger.warning(f"Slurm cannot be asked which cells have a job in the queue: {error}")
+    for record, job in jobs_in_queue.items():
+        logger.warning(
+            f"{record.parent}: job {job.job_id} of an earlier call is {job.state.lower()}; it is waited for, and no second one submitted"
+        )
+
+
+def check_start():
+    """Stop a real run that would submit jobs twice, or nowhere, before it starts anything."""
+    system = system_of(settings["system"])
+    executor = workflow.executor_plugin.name
+    if queue_errors:
+        raise WorkflowError("nothing is submitted: a cell that still has a job in the queue would get a second one")
+    if system.slurm and executor != "slurm":
+        raise WorkflowError(
+            f"the cells of system {system.name} are Slurm jobs (its file has `slurm`): run snakemake --profile slurm"
+        )
+    if system.slurm and not has_slurm():
+        raise WorkflowError("squeue is not on PATH: start this on a login node of the cluster")
+    if executor == "slurm" and not system.slurm:
+        raise WorkflowError(
+            f"config/systems/{system.name}.yaml has no key `slurm`: use ./run, or --config system=<a cluster's file>"
+        )
+
+
+def write_partial_outputs(study, snakemake_log):
+    """Some cells failed, so the rules behind them did not run: write what the others measured, and say what is missing."""
+    from study_outputs import missing_cells, write_study_outputs
+
+    try:
+        note_refusals(Path(snakemake_log))
+        ask_slurm_for_reasons(study, ROOT / "results", Path.cwd())
+        folder = write_study_outputs(study, ROOT)
+        missing = missing_cells(study, ROOT)
+    except (ValueError, OSError) as error:
+        logger.error(f"{study.name}: tables of the finished cells could not be written: {error}")
+        return
+    for line in missing:
+        logger.error(f"{study.name}: missing: {line}")
+    if not missing:
+        logger.error(f"{study.name}: every cell is measured, and a later step failed; its message stands above.")
+        return
+    logger.error(
+        f"{study.name}: {len(missing)} of {len(study.runnable())} cells are missing; what the others measured is in "
+        f"{folder.relative_to(ROOT)}. The same command again runs the missing ones."
+    )
+
+
+def tell_plan(study):
+    """Say once which planned cells will not be launched and why; in a dry run also what each missing cell is."""
+    if study in requested_studies:
+        return
+    for line in plan_lines(study):
+        logger.warning(line)
+    if workflow.dryrun:
+        for line in missing_lines(study, RESULTS):
+            logger.info(line)
+
+
+def tell_budget(study):
+    """Say once, before anything is submitted, what the missing cells will ask of Slurm."""
+    keys = [
+        planned.key for planned in study.runnable() if record_path(RESULTS, study.system.name, planned) in jobs_in_queue
+    ]
+    cost = budget(study, RESULTS, keys)
+    if cost and cost.jobs and study not in requested_studies:
+        logger.warning(f"{study.name} on {study.system.name}: {cost.words()}")

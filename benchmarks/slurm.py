@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -28,8 +27,6 @@ sys.path[:0] = [str(ROOT / "tests" / "slurm"), str(ROOT / "tests" / "workflow"),
 from cluster import Cluster, make_cluster  # noqa: E402
 from machine import install_slurm  # noqa: E402
 from sandbox import Sandbox  # noqa: E402
-
-ADAPTOR = ROOT / "tests" / "data" / "nothing.py"
 
 
 def main() -> None:
@@ -48,8 +45,6 @@ def main() -> None:
 
 def measure(cluster: Cluster, cells: int) -> None:
     root = cluster.project.root
-    shutil.copy(ADAPTOR, root / "scripts" / "frameworks" / "nothing.py")
-    (root / "envs" / "nothing.txt").write_text("numpy\n")
     slurm = {"partition": "gpu", "gpu_type": "h100", "exclusive": False, "memory_per_gpu_gib": 0.4}
     cluster.write_system(slurm=slurm)
     # Cells that differ in their batch: each has an id of its own, so that one run twice would show.

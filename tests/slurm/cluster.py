@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from project import Project, Run, copy_project
+from project import ROOT, Project, Run, copy_project
 from sandbox import Sandbox
 
 SYSTEM = {
@@ -27,6 +28,8 @@ SYSTEM = {
         "job_overhead_minutes": 2,
     },
 }
+# A framework that computes nothing; the doubles of test_events.py are built on it.
+NOTHING = ROOT / "tests" / "data" / "nothing.py"
 # What every site may change in profiles/slurm: how often Slurm is asked.
 QUICK = ("--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "10")
 
@@ -58,5 +61,7 @@ class Cluster:
 
 def make_cluster(folder: Path, sandbox: Sandbox) -> Cluster:
     cluster = Cluster(copy_project(folder), sandbox)
+    shutil.copy(NOTHING, cluster.project.root / "scripts" / "frameworks" / "nothing.py")
+    (cluster.project.root / "envs" / "nothing.txt").write_text("numpy\n")
     cluster.write_system()
     return cluster

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ import psutil
 import pytest
 
 from cluster import SYSTEM, Cluster, make_cluster
-from project import ROOT, ended_afterwards, wait_until
+from project import ended_afterwards, wait_until
 from sandbox import Sandbox
 
 # Slurm gives a job a minute at least, takes half of one to miss a node, and Snakemake asks every few seconds.
@@ -63,7 +62,6 @@ from frameworks.nothing import FRAMEWORK, create_engine, unsupported_reason
 if os.environ.get("RANK") == "3":
     time.sleep(600)
 '''
-NOTHING = ROOT / "tests" / "data" / "nothing.py"
 DOUBLES = {"waiting": WAITING, "hoarding": HOARDING, "hanging": HANGING}
 SHARED = {**SYSTEM["slurm"], "exclusive": False}
 
@@ -76,8 +74,6 @@ def comparison(num_gpus: list[int]) -> dict[str, Any]:
 def cluster(sandbox: Sandbox, tmp_path: Path) -> Iterator[Cluster]:
     cluster = make_cluster(tmp_path / "project", sandbox)
     cluster.write_system(slurm=SHARED)
-    shutil.copy(NOTHING, cluster.project.root / "scripts" / "frameworks" / "nothing.py")
-    (cluster.project.root / "envs" / "nothing.txt").write_text("numpy\n")
     for name, text in DOUBLES.items():
         (cluster.project.root / f"scripts/frameworks/{name}.py").write_text(text)
     with ended_afterwards(cluster.project):

@@ -35,12 +35,13 @@ def check_start():
         )
 
 
-def write_partial_outputs(study, snakemake_log):
+def write_partial_outputs(study, snakemake_logs):
     """Some cells failed, so the rules behind them did not run: write what the others measured, and say what is missing."""
     from study_outputs import missing_cells, write_study_outputs
 
     try:
-        note_refusals(Path(snakemake_log))
+        for path in snakemake_logs:
+            note_refusals(Path(path))
         ask_slurm_for_reasons(study, ROOT / "results", Path.cwd())
         folder = write_study_outputs(study, ROOT)
         missing = missing_cells(study, ROOT)

@@ -183,7 +183,7 @@ def test_too_little_memory_is_a_result(cluster: Cluster) -> None:
 
 
 def test_a_rank_that_never_comes_is_named_with_its_node(cluster: Cluster) -> None:
-    cluster.write_system(slurm=SHARED, gpus_per_node=2, startup_timeout_s=45)
+    cluster.write_system(slurm=SHARED, gpus_per_node=2, startup_timeout_s=15)
     cluster.project.write_study(frameworks={"hanging": None}, global_batch_size=4, comparisons=comparison([4]))
     run = cluster.snakemake("tiny")
     assert run.returncode != 0
@@ -192,10 +192,16 @@ def test_a_rank_that_never_comes_is_named_with_its_node(cluster: Cluster) -> Non
     assert_nothing_left(cluster)
 
 
-def test_ctrl_c_cancels_the_jobs(cluster: Cluster) -> None:
+def test_a_second_call_is_refused_and_ctrl_c_cancels_the_jobs(cluster: Cluster) -> None:
     cluster.project.write_study(frameworks={"waiting": None}, comparisons=comparison([2]))
     snakemake = start(cluster, "tiny")
     cluster.sandbox.wait_for(lambda: job_of(cluster, 1), 120, "the cell at the gate")
+    before = cluster.submitted()
+    second = cluster.snakemake("tiny")
+    assert second.returncode != 0
+    assert "Directory cannot be locked" in second.output
+    assert cluster.submitted() == before
+
     os.killpg(snakemake.pid, signal.SIGINT)
     assert snakemake.wait(90) != 0
     assert_nothing_left(cluster)
@@ -238,19 +244,6 @@ def test_jobs_of_a_killed_login_shell_are_waited_for(cluster: Cluster) -> None:
     assert cluster.submitted() == before
     assert json.loads(cluster.project.record("waiting", 1, "cluster").read_text())["launch"]["job_id"] == job
     assert cluster.snakemake("tiny").nothing_done
-
-
-def test_two_calls_at_once_on_one_folder(cluster: Cluster) -> None:
-    cluster.project.write_study(frameworks={"waiting": None}, comparisons=comparison([1]))
-    first = start(cluster, "tiny")
-    cluster.sandbox.wait_for(lambda: job_of(cluster, 1), 120, "the cell at the gate")
-    before = cluster.submitted()
-    second = cluster.snakemake("tiny")
-    assert second.returncode != 0
-    assert "Directory cannot be locked" in second.output
-    assert cluster.submitted() == before
-    open_the_gate(cluster)
-    assert first.wait(120) == 0, output(cluster)
 
 
 def test_a_refused_submission_says_why(cluster: Cluster) -> None:

@@ -49,6 +49,7 @@ def measure(cluster: Cluster, cells: int) -> None:
     cluster.write_system(slurm=slurm)
     # Cells that differ in their batch: each has an id of its own, so that one run twice would show.
     cluster.project.write_study(
+        tables=["hyperparameters"],  # of cells that nothing else compares
         frameworks={"nothing": None},
         comparisons={
             f"batch{size}": {

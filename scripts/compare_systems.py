@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from atomic import replace_when_complete
+from make_tables import write_frame
 from matrix.config import read_yaml
 from matrix.errors import ConfigError, nearest
 from matrix.studies import NAME, NAME_RULE, study_names
-from papers.rendering import to_latex, to_markdown
 from papers.study_data import load_study_data
 from papers.systems_comparison import systems_comparison
 
@@ -48,20 +47,9 @@ def write_comparison(study: str, systems: Sequence[str], root: Path) -> list[Pat
     Raises ConfigError for a wrong name or a file that is not there, saying what to run, and ValueError for a file that
     holds something else; nothing is written then.
     """
-    frame = systems_comparison(read_all(study, systems, root))
     name = "+".join(systems)
-    contents = {
-        "csv": frame.to_csv(index=False, lineterminator="\n"),
-        "md": to_markdown(frame),
-        "tex": to_latex(frame, f"{study}-{name}"),
-    }
-    paths = []
-    for suffix, text in contents.items():
-        path = root / "results" / "comparisons" / study / f"{name}.{suffix}"
-        with replace_when_complete(path, "w") as file:
-            file.write(text)
-        paths.append(path)
-    return paths
+    frame = systems_comparison(read_all(study, systems, root))
+    return write_frame(frame, root / "results" / "comparisons" / study, name, f"{study}-{name}")
 
 
 def read_all(study: str, systems: Sequence[str], root: Path) -> list[pd.DataFrame]:

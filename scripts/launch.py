@@ -11,7 +11,6 @@ import json
 import signal
 import sys
 import tempfile
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from launching.environment import free_port
 from launching.exchange import Exchange
 from launching.host_lock import host_lock
 from launching.interpreter import training_command
-from launching.node import NodeJob, run_node, silent_node
+from launching.node import NodeJob, run_node
 from launching.placement import host_name
 from launching.processes import Limits, LogWriter
 from launching.step import node_address, run_step
@@ -77,9 +76,7 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
     check_config({"cell_id": cell_id, "model_name": args.model_name, "identity": identity}, "cell", ROOT, "--cell")
     cell = cell_from_identity(identity, args.model_name)
     system = load_system(args.system, ROOT)
-    check_place(system)
-    if cell.num_nodes > 1 and not system.slurm:
-        raise ValueError(f"the cell needs {cell.num_nodes} nodes, and system {system.name} is this machine alone")
+    check_place(cell, system)
     tokens = verified_tokens(args.tokens)
 
     args.log.parent.mkdir(parents=True, exist_ok=True)
@@ -137,16 +134,12 @@ def run_cell(
         )
         job = node_job(args, cell, system, exchange)
         others = OtherJobs(system)
-        began = time.monotonic()
         if system.slurm:
-            cores = system.slurm.cpus_per_gpu * gpus_on_node(cell)
-            ending, reports, out_of_memory = run_step(
-                exchange, job, job_nodes(current_job_id()), cores, ROOT / "scripts", limits, log
-            )
+            nodes = job_nodes(current_job_id())
+            ending, reports, out_of_memory = run_step(exchange, job, nodes, ROOT / "scripts", limits, log)
         else:
             report = run_node(job, 0, limits, log)
             ending, reports, out_of_memory = report.ending, [report], False
-        reports = reports or [silent_node(job, time.monotonic() - began)]
         killed_for_memory = out_of_memory or any(report.killed_for_memory for report in reports)
         verdict = results.judge(ending, exchange, cell.num_gpus, cell.layout.data_parallel, killed_for_memory)
         reported = results.gathered(exchange, cell.num_gpus)
@@ -184,18 +177,20 @@ def node_job(args: argparse.Namespace, cell: Cell, system: System, exchange: Exc
         master_address=node_address("127.0.0.1") if system.slurm else "127.0.0.1",
         master_port=free_port(),
         environment=system.environment,
+        cores=system.slurm.cpus_per_gpu * gpus_on_node(cell) if system.slurm else None,
         gpus_visible=bool(system.slurm and system.slurm.gpu_request != "none"),
     )
 
 
-def check_place(system: System) -> None:
+def check_place(cell: Cell, system: System) -> None:
     """The launcher must run where the system file says that cells run."""
-    inside = current_job_id() is not None
-    if system.slurm and not inside:
+    if system.slurm and current_job_id() is None:
         raise ValueError(
             f"the cells of system {system.name} are Slurm jobs (config/systems/{system.name}.yaml has `slurm`), and "
             f"this is none: run snakemake --profile slurm"
         )
+    if cell.num_nodes > 1 and not system.slurm:
+        raise ValueError(f"the cell needs {cell.num_nodes} nodes, and system {system.name} is this machine alone")
 
 
 def verified_tokens(path: Path) -> Any:

@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+import pandas as pd
+
 from atomic import replace_when_complete
 from papers.loading import find_table
 from papers.rendering import to_latex, to_markdown
@@ -21,15 +23,19 @@ def write_table(
     """
     make = find_table(paper, table)
     data = load_study_data(measurements, reference, title)
-    frame = make(data)
+    return write_frame(make(data), output_dir, table, f"{data.study}-{table}")
+
+
+def write_frame(frame: pd.DataFrame, output_dir: Path, name: str, label: str) -> list[Path]:
+    """Write a table's <name>.csv, .md and .tex, each complete or not at all; returns their paths. label: LaTeX's."""
     contents = {
         "csv": frame.to_csv(index=False, lineterminator="\n"),
         "md": to_markdown(frame),
-        "tex": to_latex(frame, f"{data.study}-{table}"),
+        "tex": to_latex(frame, label),
     }
     paths = []
     for suffix, text in contents.items():
-        path = output_dir / f"{table}.{suffix}"
+        path = output_dir / f"{name}.{suffix}"
         with replace_when_complete(path, "w") as file:
             file.write(text)
         paths.append(path)

@@ -22,8 +22,9 @@ from launching.processes import Ending, Limits, LogWriter, RankCommand, run_rank
 class NodeJob:
     """What every node of a cell is told; JSON in the folder of the exchange.
 
-    command: starts one training process. environment: the system file's variables. gpus_visible: the scheduler shows
-    each node its GPUs, so a missing one can be noticed before anything starts. Memory in GiB.
+    command: starts one training process. environment: the system file's variables. cores: what the scheduler gives the
+    cell on each node; None where it has all of the machine. gpus_visible: the scheduler shows each node its GPUs, so a
+    missing one can be noticed before anything starts.
     """
 
     command: Sequence[str]
@@ -32,7 +33,14 @@ class NodeJob:
     master_address: str
     master_port: int
     environment: Mapping[str, str]
+    cores: int | None = None
     gpus_visible: bool = False
+
+    def shares(self, num_ranks: int) -> tuple[int, int, dict[str, str]]:
+        """On a node with `num_ranks` ranks: its cores, the threads of each process, the variables each process gets."""
+        cores = available_cores() if self.cores is None else min(available_cores(), self.cores)
+        threads = threads_per_process(cores, num_ranks)
+        return cores, threads, shared_settings(threads, self.environment)
 
 
 @dataclass(frozen=True)
@@ -64,9 +72,7 @@ class NodeReport:
 def run_node(job: NodeJob, node: int, limits: Limits, log: LogWriter) -> NodeReport:
     """Run this node's ranks to their common end."""
     ranks = ranks_by_node(job.num_gpus, job.num_nodes)[node]
-    cores = allocated_cores()
-    threads = threads_per_process(cores, len(ranks))
-    settings = shared_settings(threads, job.environment)
+    cores, threads, settings = job.shares(len(ranks))
     kills_before = host_memory_kills()
     before = read_host_clock()
     lacking = missing_gpus(len(ranks), os.environ) if job.gpus_visible else ""
@@ -93,20 +99,11 @@ def run_node(job: NodeJob, node: int, limits: Limits, log: LogWriter) -> NodeRep
     )
 
 
-def silent_node(job: NodeJob, wall_s: float) -> NodeReport:
-    """In place of nodes that were killed before they could report: what is known of the launcher's own node."""
-    cores = allocated_cores()
-    threads = threads_per_process(cores, len(ranks_by_node(job.num_gpus, job.num_nodes)[0]))
-    settings = shared_settings(threads, job.environment)
-    return NodeReport(
-        0, host_name(), cores, threads, settings, wall_s, None, False, time.time(), "killed", "", None, ()
-    )
-
-
-def allocated_cores() -> int:
-    """Cores of this node that belong to the cell: what the process may run on, and no more than the scheduler gave."""
-    given = os.environ.get("SLURM_CPUS_PER_TASK", "")
-    return min(available_cores(), int(given)) if given.isdecimal() else available_cores()
+def silent_node(job: NodeJob, node: int, host: str, wall_s: float) -> NodeReport:
+    """In place of a node that was killed before it could report; what others used there is not known."""
+    cores, threads, settings = job.shares(len(ranks_by_node(job.num_gpus, job.num_nodes)[node]))
+    ended = time.time()
+    return NodeReport(node, host, cores, threads, settings, wall_s, None, False, ended, "killed", "", None, ())
 
 
 def missing_gpus(wanted: int, environment: Mapping[str, str]) -> str:

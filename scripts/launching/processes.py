@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -104,23 +104,29 @@ class LogWriter:
                 self._full = True
 
 
+def start_process(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    """A process whose output, errors among it, comes line by line, in a group of its own: its helpers can be ended with
+    it, and Ctrl-C reaches it through the launcher only.
+    """
+    return subprocess.Popen(
+        list(command),
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+
+
 def run_ranks(commands: Sequence[RankCommand], limits: Limits, log: LogWriter) -> Ending:
     """Start all ranks, wait for the common end, and leave no process behind."""
     processes: dict[int, subprocess.Popen[str]] = {}
     readers: list[threading.Thread] = []
     try:
         for command in commands:
-            processes[command.rank] = subprocess.Popen(
-                list(command.command),
-                env=dict(command.environment),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                # Its own group: a rank's helpers can be ended with it, and Ctrl-C reaches it through the launcher only.
-                start_new_session=True,
-            )
+            processes[command.rank] = start_process(command.command, command.environment)
         for rank, process in processes.items():
             reader = threading.Thread(target=log.copy, args=(rank, process.stdout), daemon=True)
             reader.start()
@@ -163,16 +169,20 @@ def _watch(processes: Mapping[int, subprocess.Popen[str]], limits: Limits) -> En
 
 def _startup_timeout(processes: Mapping[int, subprocess.Popen[str]], limits: Limits) -> Ending:
     """A rank that hangs keeps the others from starting too: name those that never came to the meeting point, if any."""
-    waiting = [rank for rank in processes if not limits.has_started(rank)]
-    absent = [rank for rank in waiting if not limits.has_arrived(rank)]
-    late = absent or waiting
-    what = "had not come to the meeting point of the ranks" if absent else "had not met the others"
+    late, what = late_ranks(processes, limits)
     return Ending(
         "startup_timeout",
         f"rank {', '.join(map(str, late))} of {len(processes)} {what} after {limits.startup_timeout_s:g} s"
         f"{_stopped(processes, late)}",
         late[0],
     )
+
+
+def late_ranks(ranks: Iterable[int], limits: Limits) -> tuple[list[int], str]:
+    """Those that never came to the meeting point, or else those that never met the others; and which of the two."""
+    waiting = [rank for rank in ranks if not limits.has_started(rank)]
+    absent = [rank for rank in waiting if not limits.has_arrived(rank)]
+    return (absent, "had not come to the meeting point of the ranks") if absent else (waiting, "had not met the others")
 
 
 def _first_failure(processes: Mapping[int, subprocess.Popen[str]], failed: dict[int, int]) -> Ending:

@@ -14,9 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from launching.exchange import Exchange
-from launching.node import NodeJob, NodeReport
+from launching.node import NodeJob, NodeReport, silent_node
 from launching.placement import ranks_by_node
-from launching.processes import POLL_S, TERMINATE_GRACE_S, Ending, Limits, LogWriter
+from launching.processes import POLL_S, TERMINATE_GRACE_S, Ending, Limits, LogWriter, late_ranks, start_process
 
 # How long srun may take to end its step after it was told to.
 STEP_GRACE_S = 15.0
@@ -27,34 +27,22 @@ SLURM_PREFIXES = ("srun:", "slurmstepd")
 
 
 def run_step(
-    exchange: Exchange, job: NodeJob, nodes: Sequence[str], cores: int, scripts: Path, limits: Limits, log: LogWriter
+    exchange: Exchange, job: NodeJob, nodes: Sequence[str], scripts: Path, limits: Limits, log: LogWriter
 ) -> tuple[Ending, list[NodeReport], bool]:
     """Run all nodes' ranks to their common end; (how they ended, the nodes' reports, whether memory ran out).
 
-    nodes: their names, in order; empty where they are not known. cores: of each node. srun must be told: since Slurm
-    22.05 a step does not take over what the job asked for.
+    nodes: their names, in order; empty where they are not known. srun is told the cores of each: since Slurm 22.05 a
+    step does not take over what the job asked for.
     """
     num_nodes = job.num_nodes
     names = [nodes[node] if node < len(nodes) else f"{node} of the job" for node in range(num_nodes)]
     exchange.write_node_job(asdict(job))
     command = ["srun", f"--nodes={num_nodes}", f"--ntasks={num_nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=1"]
-    command += [
-        f"--cpus-per-task={cores}",
-        sys.executable,
-        str(scripts / "launch_node.py"),
-        "--exchange",
-        str(exchange.folder),
-    ]
+    command += [f"--cpus-per-task={job.cores}", sys.executable, str(scripts / "launch_node.py")]
+    command += ["--exchange", str(exchange.folder)]
     words: list[str] = []
-    step = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
+    began = time.monotonic()
+    step = start_process(command, os.environ)
     assert step.stdout is not None
 
     def copy() -> None:
@@ -71,7 +59,11 @@ def run_step(
         reader.join(timeout=TERMINATE_GRACE_S)
     reports = [NodeReport(**report) for report in exchange.read_node_reports(num_nodes)]
     out_of_memory = any(word in line for word in MEMORY_WORDS for line in words)
-    return stopped or _step_ending(step.returncode, reports, names, words), reports, out_of_memory
+    ending = stopped or _step_ending(step.returncode, reports, names, words)
+    reported = {report.node for report in reports}
+    wall_s = time.monotonic() - began
+    silent = [silent_node(job, node, name, wall_s) for node, name in enumerate(names) if node not in reported]
+    return ending, sorted([*reports, *silent], key=lambda report: report.node), out_of_memory
 
 
 def _watch(step: subprocess.Popen[str], job: NodeJob, names: Sequence[str], limits: Limits) -> Ending | None:
@@ -93,13 +85,10 @@ def _watch(step: subprocess.Popen[str], job: NodeJob, names: Sequence[str], limi
 
 
 def _startup_timeout(num_ranks: int, names: Sequence[str], limits: Limits) -> Ending:
-    """Name the ranks that never came to the meeting point, or else those that never met the others, with their node."""
-    waiting = [rank for rank in range(num_ranks) if not limits.has_started(rank)]
-    absent = [rank for rank in waiting if not limits.has_arrived(rank)]
-    late = absent or waiting
+    """Name the late ranks with their node."""
+    late, what = late_ranks(range(num_ranks), limits)
     node_of = {rank: names[node] for node, ranks in enumerate(ranks_by_node(num_ranks, len(names))) for rank in ranks}
     listed = ", ".join(f"{rank} (node {node_of[rank]})" for rank in late)
-    what = "had not come to the meeting point of the ranks" if absent else "had not met the others"
     reason = f"rank {listed} of {num_ranks} {what} after {limits.startup_timeout_s:g} s"
     return Ending("startup_timeout", reason, late[0])
 

@@ -88,6 +88,11 @@ def record_path(results: Path, system: str, planned: PlannedCell) -> Path:
     return cell_folder(results, system, planned.cell) / f"repeat{planned.repeat}" / "record.json"
 
 
+def without_record(study: Study, results: Path) -> list[PlannedCell]:
+    """The cells that could have a record and have none, every repeat by itself."""
+    return [p for p in study.runnable() if not record_path(results, study.system.name, p).is_file()]
+
+
 def study_folder(results: Path, study: Study) -> Path:
     return results / study.system.name / study.name
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from matrix.plan import PlannedCell, Study, record_path
+from matrix.plan import PlannedCell, Study, without_record
 
 
 def plan_lines(study: Study) -> list[str]:
@@ -25,7 +25,7 @@ def plan_lines(study: Study) -> list[str]:
 
 def missing_lines(study: Study, results: Path) -> Iterator[str]:
     """What each cell without a record is, repeats together: framework, model, layout, GPUs, nodes, time limit."""
-    missing = [p for p in study.runnable() if not record_path(results, study.system.name, p).is_file()]
+    missing = without_record(study, results)
     repeats = Counter(planned.cell.cell_id for planned in missing)
     yield f"{study.name}: {len(missing)} of {len(study.runnable())} cells to measure on {study.system.name}"
     for cell in {planned.cell.cell_id: planned.cell for planned in missing}.values():

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from launching.results import Failure, log_tail, now, read_failure, write_failure
-from matrix.plan import Study, record_path
+from matrix.plan import Study, record_path, without_record
 from matrix.systems import System
 from scheduling.queue import QueueError, SlurmJob, current_job_id, find_job, has_slurm, jobs_of_cells, own_jobs
 
@@ -68,7 +68,7 @@ def ask_slurm_for_reasons(study: Study, results: Path, folder: Path) -> None:
     """
     if study.system.slurm is None or not has_slurm():
         return
-    missing = [p for p in study.runnable() if not record_path(results, study.system.name, p).exists()]
+    missing = without_record(study, results)
     try:
         listed = jobs_of_cells(study.system.name, missing, own_jobs(), folder) if missing else {}
     except QueueError:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from matrix.plan import PlannedCell, Study, record_path
+from matrix.plan import PlannedCell, Study, record_path, without_record
 from matrix.systems import System
 from scheduling.queue import SlurmJob, has_slurm, jobs_of_cells, own_jobs
 from scheduling.resources import cell_resources, charged_gpus, site_resources
@@ -30,9 +30,14 @@ def training_resources(system: System, cell_value: CellValue) -> dict[str, Any]:
     if site is None:
         return {"threads": None, "resources": {}}
 
+    worked_out: dict[str, dict[str, Any]] = {}  # Snakemake asks for each key of each cell several times
+
     def asked(key: str) -> Callable[[Any], Any]:
         def value(wildcards: Any) -> Any:
-            return cell_resources(site, cell_value(wildcards, "cell"), cell_value(wildcards, "time_limit_s"))[key]
+            if wildcards.cell_id not in worked_out:
+                cell, limit_s = cell_value(wildcards, "cell"), cell_value(wildcards, "time_limit_s")
+                worked_out[wildcards.cell_id] = cell_resources(site, cell, limit_s)
+            return worked_out[wildcards.cell_id][key]
 
         return value
 
@@ -70,16 +75,18 @@ class Budget:
         )
 
 
-def budget(study: Study, results: Path, in_queue: Iterable[tuple[str, int]]) -> Budget | None:
-    """Of the cells that have neither a record nor a job; None where cells run on this machine."""
+def budget(study: Study, results: Path, in_queue: Collection[Path]) -> Budget | None:
+    """Of the cells that have neither a record nor a job; None where cells run on this machine.
+
+    in_queue: the records that jobs of an earlier call will write.
+    """
     system = study.system
     if system.slurm is None:
         return None
-    waiting = set(in_queue)
     missing = [
         planned
-        for planned in study.runnable()
-        if planned.key not in waiting and not record_path(results, system.name, planned).is_file()
+        for planned in without_record(study, results)
+        if record_path(results, system.name, planned) not in in_queue
     ]
 
     def gpu_hours(planned: PlannedCell) -> float:
@@ -100,15 +107,16 @@ def awaited_jobs(studies: Iterable[Study], results: Path, folder: Path) -> Mappi
     if not studies or not has_slurm():
         return {}
     jobs = own_jobs()
-    return {
-        record_path(results, study.system.name, planned): found[planned.key]
-        for study in studies
-        for found in [jobs_of_cells(study.system.name, study.runnable(), jobs, folder)]
-        for planned in study.runnable()
-        if planned.key in found
-        and found[planned.key].is_in_queue
-        and not record_path(results, study.system.name, planned).is_file()
-    }
+    awaited = {}
+    for study in studies:
+        missing = without_record(study, results)
+        found = jobs_of_cells(study.system.name, missing, jobs, folder)
+        awaited |= {
+            record_path(results, study.system.name, planned): found[planned.key]
+            for planned in missing
+            if planned.key in found and found[planned.key].is_in_queue
+        }
+    return awaited
 
 
 def _count(number: int, what: str) -> str:

@@ -118,6 +118,14 @@ def assert_nothing_left(cluster: Cluster) -> None:
     wait_until(lambda: not cluster.project.processes(), f"the end of {cluster.project.processes()}", 30)
 
 
+def end_with_ctrl_c(cluster: Cluster, snakemake: Any) -> None:
+    """And have status.py complete the accounts of the cells from Slurm's."""
+    os.killpg(snakemake.pid, signal.SIGINT)
+    assert snakemake.wait(90) != 0
+    assert_nothing_left(cluster)
+    assert cluster.status("tiny").returncode == 0
+
+
 def test_each_end_of_a_job_is_told_and_mended_by_the_next_call(cluster: Cluster) -> None:
     """A user's scancel, the time limit and a lost node, in one run with a sound cell beside them."""
     sandbox = cluster.sandbox
@@ -202,10 +210,7 @@ def test_a_second_call_is_refused_and_ctrl_c_cancels_the_jobs(cluster: Cluster) 
     assert "Directory cannot be locked" in second.output
     assert cluster.submitted() == before
 
-    os.killpg(snakemake.pid, signal.SIGINT)
-    assert snakemake.wait(90) != 0
-    assert_nothing_left(cluster)
-    assert cluster.status("tiny").returncode == 0
+    end_with_ctrl_c(cluster, snakemake)
     assert failure(cluster, "waiting")["kind"] == "cancelled"
     open_the_gate(cluster)
     again = cluster.snakemake("tiny")
@@ -289,10 +294,7 @@ def test_a_preempted_cell_is_told_and_runs_again(cluster: Cluster) -> None:
     cluster.sandbox._slurm("sbatch", "-p", "gpu", "-N3", "--exclusive", "-o", "/dev/null", "--wrap=sleep 3")
     cluster.sandbox.wait_for(lambda: next(j for j in cluster.sandbox.jobs() if j.job_id == job).ended, 60, "preemption")
     wait_until(lambda: "preemption" in output(cluster).lower(), "Snakemake to notice", 60)
-    os.killpg(snakemake.pid, signal.SIGINT)
-    assert snakemake.wait(90) != 0
-    assert_nothing_left(cluster)
-    assert cluster.status("tiny").returncode == 0
+    end_with_ctrl_c(cluster, snakemake)
     assert failure(cluster, "waiting")["kind"] == "preempted"
     open_the_gate(cluster)
     assert cluster.snakemake("tiny").returncode == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from launching.exchange import Exchange
-from launching.node import NodeReport
+from launching.node import NodeJob, NodeReport, silent_node
 from launching.processes import Ending
 from launching.results import Failure, launch_facts, log_tail
 from launching.step import MEMORY_WORDS, SLURM_PREFIXES, _step_ending
@@ -65,6 +65,15 @@ def test_facts_of_several_nodes() -> None:
     assert facts["wall_s"] == 11.0
     assert facts["others_cpu_s"] == 1.0
     assert launch_facts([report(0), report(1, others=None)])["others_cpu_s"] is None
+
+
+def test_a_node_that_could_not_report_keeps_its_place_with_what_is_known() -> None:
+    job = NodeJob(["python"], 3, 2, "127.0.0.1", 1, {"SITE": "1"}, cores=1)
+    silent = silent_node(job, 1, "n7", 12.5)
+    assert (silent.node, silent.host, silent.wall_s, silent.others_cpu_s) == (1, "n7", 12.5, None)
+    assert (silent.cpu_cores, silent.threads_per_process, silent.settings["OMP_NUM_THREADS"]) == (1, 1, "1")
+    assert silent.settings["SITE"] == "1"
+    assert launch_facts([report(0), silent])["hosts"] == ["n0", "n7"]
 
 
 def test_reports_of_nodes_that_could_give_one(tmp_path: Path) -> None:

@@ -167,7 +167,8 @@ def study_targets(name, wildcards=None):
     tell_budget(study)
     if not study.runnable():
         return []
-    requested_studies.append(study)
+    if study not in requested_studies:
+        requested_studies.append(study)
     folder = study_folder(RESULTS, study)
     return [
         *records_of(study),

@@ -72,9 +72,8 @@ def tell_plan(study):
 
 def tell_budget(study):
     """Say once, before anything is submitted, what the missing cells will ask of Slurm."""
-    keys = [
-        planned.key for planned in study.runnable() if record_path(RESULTS, study.system.name, planned) in jobs_in_queue
-    ]
-    cost = budget(study, RESULTS, keys)
-    if cost and cost.jobs and study not in requested_studies:
+    if study in requested_studies:
+        return
+    cost = budget(study, RESULTS, jobs_in_queue)
+    if cost and cost.jobs:
         logger.warning(f"{study.name} on {study.system.name}: {cost.words()}")

@@ -83,11 +83,7 @@ def budget(study: Study, results: Path, in_queue: Collection[Path]) -> Budget | 
     system = study.system
     if system.slurm is None:
         return None
-    missing = [
-        planned
-        for planned in without_record(study, results)
-        if record_path(results, system.name, planned) not in in_queue
-    ]
+    missing = [p for p in without_record(study, results) if record_path(results, system.name, p) not in in_queue]
 
     def gpu_hours(planned: PlannedCell) -> float:
         limit_s = 60 * study.time_limit_minutes[planned.cell.model.name]

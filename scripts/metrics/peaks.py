@@ -8,11 +8,17 @@ card, whose peaks are others.
 from __future__ import annotations
 
 import difflib
+import statistics
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 MEASURED = "measured"
+# A measured peak this far from the median of at least so many cells alike is worth a word.
+ODD_PEAK_SHARE = 0.15
+ODD_PEAK_CELLS = 3
+_SAME_PEAK = ("num_gpus", "precision", "device_name", "threads_per_process")
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,30 @@ def peak_of_record(hardware: Mapping[str, Any], device: str, ranks: Sequence[Map
     except ValueError as error:
         return Peak(None, note=f"peak unknown: {error}")
     return Peak(peak, f"config/hardware.yaml: {device_table(hardware)[names[0]]}")
+
+
+def odd_peak_notes(rows: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """Index in `rows` -> a note, where a measured peak is far from the median of the cells that should have the same.
+
+    The rate of a shared machine changes between jobs, and with it what a percentage is taken of. Nothing is corrected:
+    the peak stays what its own job measured.
+    """
+    alike: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for index, row in enumerate(rows):
+        if row.get("peak_source") == MEASURED and row.get("peak_flops_per_gpu"):
+            alike[tuple(row.get(key) for key in _SAME_PEAK)].append(index)
+    notes = {}
+    for indices in alike.values():
+        middle = statistics.median(rows[index]["peak_flops_per_gpu"] for index in indices)
+        for index in indices:
+            peak = rows[index]["peak_flops_per_gpu"]
+            if len(indices) >= ODD_PEAK_CELLS and abs(peak / middle - 1) > ODD_PEAK_SHARE:
+                side = "below" if peak < middle else "above"
+                notes[index] = (
+                    f"percent of peak is uncertain: the measured peak, {peak / 1e9:.3g} GFLOP/s, is "
+                    f"{100 * abs(peak / middle - 1):.0f} % {side} the median of the {len(indices)} cells like it"
+                )
+    return notes
 
 
 def _unknown_device(name: str, names: Mapping[str, str]) -> str:

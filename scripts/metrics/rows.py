@@ -15,7 +15,7 @@ from matrix.plan import Comparison, PlannedCell, Study, record_path
 from metrics import flops
 from metrics.columns import measurements_frame
 from metrics.losses import global_losses, losses_to_text
-from metrics.peaks import peak_of_record
+from metrics.peaks import odd_peak_notes, peak_of_record
 from metrics.scaling import Point, scale_points
 from metrics.timing import timing_of_ranks
 
@@ -34,15 +34,16 @@ def measurement_rows(
     config/hardware.yaml. Nothing about a single record raises: one that cannot be measured becomes a missing row with
     the reason.
     """
-    facts: dict[tuple[str, int], Row] = {}
+    once = {planned.key: planned for planned in study.planned}
+    facts = {key: _row(study, planned, key[0], outcomes.get(key), hardware) for key, planned in once.items()}
+    cells = list(facts.values())
+    for index, note in odd_peak_notes(cells).items():
+        cells[index]["notes"].append(note)
     rows: list[Row] = []
     for comparison in study.comparisons:
         of_comparison = []
         for planned in comparison.cells:
-            key = planned.key
-            if key not in facts:
-                facts[key] = _row(study, planned, key[0], outcomes.get(key), hardware)
-            shared = facts[key]
+            shared = facts[planned.key]
             of_comparison.append({**shared, "comparison": comparison.name, "notes": list(shared["notes"])})
         _add_scaling(of_comparison, comparison)
         rows.extend(of_comparison)

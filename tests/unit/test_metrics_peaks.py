@@ -7,7 +7,7 @@ import yaml
 
 from factories import HARDWARE, ROOT, make_cell, make_record
 from matrix.config import read_config
-from metrics.peaks import measured_peak, peak_for_device, peak_of_record
+from metrics.peaks import MEASURED, measured_peak, odd_peak_notes, peak_for_device, peak_of_record
 
 
 def gpu_ranks(*names):
@@ -64,3 +64,26 @@ def test_shipped_table_is_valid_and_has_the_papers_peak():
     schema = yaml.safe_load((ROOT / "workflow" / "schemas" / "hardware.schema.yaml").read_text())
     properties = schema["additionalProperties"]["properties"]
     assert all(rule["description"] for rule in properties.values())
+
+
+def peak_rows(*peaks: float | None, **common: object) -> list[dict[str, object]]:
+    like = {"num_gpus": 1, "precision": "fp32", "device_name": "CPU", "threads_per_process": 2, "peak_source": MEASURED}
+    return [{**like, **common, "peak_flops_per_gpu": peak} for peak in peaks]
+
+
+def test_a_measured_peak_far_from_its_likes_is_told() -> None:
+    """By hand: the median of 74, 105, 110, 121, 149 is 110; 74 is 33 % below and 149 35 % above it."""
+    rows = peak_rows(105e9, 74e9, 149e9, 110e9, 121e9)
+    notes = odd_peak_notes(rows)
+    assert sorted(notes) == [1, 2]
+    assert notes[1] == (
+        "percent of peak is uncertain: the measured peak, 74 GFLOP/s, is 33 % below the median of the 5 cells like it"
+    )
+    assert "35 % above" in notes[2]
+
+
+def test_peaks_are_compared_with_their_likes_only() -> None:
+    assert odd_peak_notes([*peak_rows(100e9, 100e9, 100e9), *peak_rows(50e9, 50e9, 50e9, num_gpus=2)]) == {}
+    assert odd_peak_notes(peak_rows(100e9, 50e9)) == {}
+    assert odd_peak_notes(peak_rows(125e12, 125e12, 312e12, peak_source="config/hardware.yaml: V100")) == {}
+    assert odd_peak_notes(peak_rows(100e9, None, None, 101e9)) == {}

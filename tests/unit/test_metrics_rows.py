@@ -14,6 +14,7 @@ from factories import (
     make_comparison,
     make_record,
     make_study,
+    measured_cells,
     measured_study,
     ok,
     planned,
@@ -207,3 +208,14 @@ def test_two_thousand_rows_in_a_moment():
     start = time.perf_counter()
     assert len(measurement_rows(study, outcomes, HARDWARE)) == 2000
     assert time.perf_counter() - start < 8  # seconds; about 0.5 on a quiet machine
+
+
+def test_a_peak_unlike_the_others_is_noted_in_its_row_and_changes_no_number() -> None:
+    cells = [make_cell(name) for name in ("torch_ddp", "torch_fsdp", "torch_tensor")]
+    study, outcomes = measured_cells(cells, 1.0)
+    slow = outcomes[cells[1].cell_id, 1].record["ranks"][0]
+    slow["matmul_seconds"] = [2 * seconds for seconds in slow["matmul_seconds"]]
+    rows = measurement_rows(study, outcomes, HARDWARE).to_dict("records")
+    assert ["percent of peak is uncertain" in row["notes"] for row in rows] == [False, True, False]
+    assert "50 % below the median of the 3 cells like it" in rows[1]["notes"]
+    assert rows[1]["peak_flops_per_gpu"] == pytest.approx(rows[0]["peak_flops_per_gpu"] / 2)

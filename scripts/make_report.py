@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from matrix.config import read_config
-from matrix.outcomes import Outcome
-from matrix.plan import PlannedCell, Study
 from matrix.studies import load_study
 from records.reading import read_outcomes
 from scheduling.endings import ask_slurm_for_reasons
@@ -32,10 +29,11 @@ def main() -> int:
         study = load_study(args.study, system, ROOT)
         ask_slurm_for_reasons(study, ROOT / "results", ROOT)
         outcomes = read_outcomes(study, ROOT / "results")
-        missing = [] if args.partial else _without_result(study, outcomes)
-        if missing:
+        # Those that this system is too small for among them.
+        missing = sum(outcome.status == "missing" for outcome in outcomes.values())
+        if missing and not args.partial:
             print(
-                f"{len(missing)} of {len(outcomes)} cells of {study.name} have no record yet; "
+                f"{missing} of {len(outcomes)} cells of {study.name} have no record yet; "
                 f"--partial writes what there is",
                 file=sys.stderr,
             )
@@ -46,12 +44,6 @@ def main() -> int:
         return 2
     print(f"written to {folder.relative_to(ROOT)}")
     return 0
-
-
-def _without_result(study: Study, outcomes: Mapping[tuple[str, int], Outcome]) -> list[PlannedCell]:
-    """Cells that could have a record and have none, those that this system is too small for among them."""
-    planned = {p.key: p for p in study.planned}
-    return [planned[key] for key, outcome in outcomes.items() if outcome.status == "missing"]
 
 
 if __name__ == "__main__":

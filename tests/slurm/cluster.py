@@ -43,7 +43,7 @@ class Cluster:
         return [sys.executable, "-m", "snakemake", "--profile", "slurm", *QUICK, *arguments]
 
     def snakemake(self, *arguments: str, timeout: float = 280) -> Run:
-        return self.project._finish(self.command(*arguments), timeout)
+        return self.project.finish(self.command(*arguments), timeout)
 
     def status(self, *arguments: str) -> Run:
         return self.project.script("status.py", "--system", "cluster", *arguments)

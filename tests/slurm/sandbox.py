@@ -138,7 +138,7 @@ class Sandbox:
     def jobs(self) -> list[Job]:
         """Those that have ended too, for MinJobAge."""
         fields = FIELD.join(("%i", "%T", "%r", "%N", "%k", "%Z"))
-        records = self._slurm("squeue", "--states=all", "-h", "-o", fields + RECORD).split(RECORD)
+        records = self.slurm("squeue", "--states=all", "-h", "-o", fields + RECORD).split(RECORD)
         return [Job(*record.strip("\n").split(FIELD)) for record in records[:-1]]
 
     def cancel_jobs(self) -> list[Job]:
@@ -149,7 +149,7 @@ class Sandbox:
             left = [job for job in self.jobs() if not job.ended]
             # Again and again: a job that is ending may go back into the queue.
             if live := {job.job_id: job for job in left if job.state != "COMPLETING"}:
-                self._slurm("scancel", "--quiet", *live)
+                self.slurm("scancel", "--quiet", *live)
                 cancelled.update(live)
             return not left
 
@@ -159,13 +159,13 @@ class Sandbox:
     def set_node(self, node: str, state: str, reason: str = "test") -> None:
         """As `scontrol update` does: drain, resume; down too, but while its slurmd lives the node soon comes back."""
         try:
-            self._slurm("scontrol", "update", f"NodeName={node}", f"State={state}", f"Reason={reason}")
+            self.slurm("scontrol", "update", f"NodeName={node}", f"State={state}", f"Reason={reason}")
         except SandboxError:  # Slurm refuses to resume a node that has come back by itself
             if state != "resume" or self.node_states()[node].startswith(DOWN):
                 raise
 
     def node_states(self) -> dict[str, str]:
-        lines = self._slurm("sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %t").splitlines()
+        lines = self.slurm("sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %t").splitlines()
         return {node: state for node, state in map(str.split, lines)}
 
     def all_idle(self) -> bool:
@@ -226,7 +226,7 @@ class Sandbox:
             parts += [str(self.node_states()), *map(str, self.jobs())]
         return "\n".join(parts)
 
-    def _slurm(self, *command: str) -> str:
+    def slurm(self, *command: str) -> str:
         """Ask our slurmctld, also when /etc/slurm leads to another one."""
         environment = {**os.environ, "SLURM_CONF": f"{self.folder}/etc/slurm.conf"}
         done = subprocess.run(

@@ -17,7 +17,7 @@ import pytest
 
 from cluster import SYSTEM, Cluster, make_cluster
 from project import ended_afterwards, wait_until
-from sandbox import Sandbox
+from sandbox import Job, Sandbox
 
 # Slurm gives a job a minute at least, takes half of one to miss a node, and Snakemake asks every few seconds.
 pytestmark = pytest.mark.timeout(600)
@@ -80,15 +80,23 @@ def cluster(sandbox: Sandbox, tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
+def jobs_of(cluster: Cluster) -> list[Job]:
+    """All that this copy has submitted and Slurm remembers."""
+    return [job for job in cluster.sandbox.jobs() if job.workdir == str(cluster.project.root)]
+
+
+def has_ended(cluster: Cluster, job_id: str) -> bool:
+    return next(job for job in cluster.sandbox.jobs() if job.job_id == job_id).ended
+
+
 def job_of(cluster: Cluster, repeat: int) -> str | None:
     """The running job of a repeat of the waiting cell whose ranks have come up to the gate."""
     logs = cluster.project.root.glob(f"results/cluster/cells/waiting/**/repeat{repeat}/log.txt")
     if not any("waiting for the gate" in log.read_text() for log in logs):
         return None
-    jobs = [job for job in cluster.sandbox.jobs() if job.workdir == str(cluster.project.root)]
     found = [
         job.job_id
-        for job in jobs
+        for job in jobs_of(cluster)
         if job.state == "RUNNING" and job.comment.endswith(f"_{repeat}") and "waiting" in job.comment
     ]
     return found[0] if found else None
@@ -113,8 +121,7 @@ def open_the_gate(cluster: Cluster) -> None:
 
 def assert_nothing_left(cluster: Cluster) -> None:
     """No job in Slurm and no process of this copy."""
-    ended = lambda: all(job.ended for job in cluster.sandbox.jobs() if job.workdir == str(cluster.project.root))  # noqa: E731
-    cluster.sandbox.wait_for(ended, 40, "the end of all jobs")
+    cluster.sandbox.wait_for(lambda: all(job.ended for job in jobs_of(cluster)), 40, "the end of all jobs")
     wait_until(lambda: not cluster.project.processes(), f"the end of {cluster.project.processes()}", 30)
 
 
@@ -142,10 +149,11 @@ def test_each_end_of_a_job_is_told_and_mended_by_the_next_call(cluster: Cluster)
     sandbox.wait_for(
         lambda: len(list(cluster.project.root.glob("results/cluster/cells/nothing/**/record.json"))) == 3, 120
     )
-    sandbox._slurm("scontrol", "update", f"JobId={limited}", "TimeLimit=1")
-    sandbox._slurm("scancel", cancelled)
-    ended = lambda job: next(j for j in sandbox.jobs() if j.job_id == job).ended  # noqa: E731
-    sandbox.wait_for(lambda: ended(cancelled) and ended(limited), 150, "the cancelled and the limited job")
+    sandbox.slurm("scontrol", "update", f"JobId={limited}", "TimeLimit=1")
+    sandbox.slurm("scancel", cancelled)
+    sandbox.wait_for(
+        lambda: has_ended(cluster, cancelled) and has_ended(cluster, limited), 150, "the cancelled and the limited job"
+    )
     (node,) = {job.nodes for job in sandbox.jobs() if job.job_id == lost}
     sandbox.kill_slurmd(node)
     assert snakemake.wait(120) != 0
@@ -291,8 +299,8 @@ def test_a_preempted_cell_is_told_and_runs_again(cluster: Cluster) -> None:
     cluster.project.write_study(frameworks={"waiting": None}, comparisons=comparison([1]))
     snakemake = start(cluster, "tiny")
     job = cluster.sandbox.wait_for(lambda: job_of(cluster, 1), 120, "the cell at the gate")
-    cluster.sandbox._slurm("sbatch", "-p", "gpu", "-N3", "--exclusive", "-o", "/dev/null", "--wrap=sleep 3")
-    cluster.sandbox.wait_for(lambda: next(j for j in cluster.sandbox.jobs() if j.job_id == job).ended, 60, "preemption")
+    cluster.sandbox.slurm("sbatch", "-p", "gpu", "-N3", "--exclusive", "-o", "/dev/null", "--wrap=sleep 3")
+    cluster.sandbox.wait_for(lambda: has_ended(cluster, job), 60, "preemption")
     wait_until(lambda: "preemption" in output(cluster).lower(), "Snakemake to notice", 60)
     end_with_ctrl_c(cluster, snakemake)
     assert failure(cluster, "waiting")["kind"] == "preempted"

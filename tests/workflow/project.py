@@ -76,10 +76,10 @@ class Project:
         return [sys.executable, "-m", "snakemake", "--profile", "profiles/local", *arguments]
 
     def snakemake(self, *arguments: str, timeout: float = 240) -> Run:
-        return self._finish(self.command(*arguments), timeout)
+        return self.finish(self.command(*arguments), timeout)
 
     def script(self, name: str, *arguments: str) -> Run:
-        return self._finish([sys.executable, f"scripts/{name}", *arguments], 120)
+        return self.finish([sys.executable, f"scripts/{name}", *arguments], 120)
 
     def start(self, *arguments: str, command: list[str] | None = None) -> subprocess.Popen[str]:
         """Snakemake in the background, in a process group of its own; output goes to output.txt."""
@@ -137,7 +137,7 @@ class Project:
     def started_ranks(self) -> int:
         return len(list(self.root.glob("results/*/cells/**/ranks-*/*.started")))
 
-    def _finish(self, command: list[str], timeout: float) -> Run:
+    def finish(self, command: list[str], timeout: float) -> Run:
         done = subprocess.run(
             command, cwd=self.root, env=environment(), capture_output=True, text=True, timeout=timeout,
             stdin=subprocess.DEVNULL,

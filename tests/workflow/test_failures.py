@@ -198,7 +198,7 @@ def test_a_killed_snakemake_leaves_no_process_and_run_clears_its_lock(project: P
     plain = project.snakemake("tiny")
     assert plain.returncode != 0
     assert "--unlock" in plain.output
-    again = project._finish(["./run", "tiny"], 120)
+    again = project.finish(["./run", "tiny"], 120)
     assert again.returncode == 0, again.output
     assert "left its lock behind" in again.output
 
@@ -208,7 +208,7 @@ def test_a_second_call_at_the_same_time_is_refused_and_harms_nothing(project: Pr
     link_environment(project)
     first = project.start(command=["./run", "tiny"])
     wait_until(lambda: project.started_ranks() == 2, "both ranks in training")
-    second = project._finish(["./run", "tiny"], 60)
+    second = project.finish(["./run", "tiny"], 60)
     assert second.returncode != 0
     assert "cannot be locked" in second.output
     assert first.wait(timeout=120) == 0

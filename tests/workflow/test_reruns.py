@@ -86,7 +86,7 @@ def test_plain_snakemake_is_as_careful(project: Project) -> None:
     """Without a profile, Snakemake's own default would retrain after an edit of a rule."""
     project.edit("workflow/rules/train.smk", "exec python scripts/launch.py", "exec  python scripts/launch.py")
     command = [word for word in project.command("--cores", "2", "--dry-run", "tiny") if "profile" not in word]
-    run = project._finish(command, 120)
+    run = project.finish(command, 120)
     assert run.returncode == 0, run.output
     assert run.jobs("train_cell") == 0
 

@@ -17,7 +17,7 @@ def unsupported_reason(cell: Cell) -> str | None:
 def create_engine(job: Job) -> Engine:
     """The model under DistributedDataParallel, at one device too."""
     from training.torch_data_parallel import replicate_with_ddp, synchronised_by_ddp
-    from training.torch_engine import MicroBatches, TorchEngine
+    from training.torch_engine import MicroBatches, optimizer_engine
     from training.torch_model import build_on_meta, make_optimizer, materialize
     from training.torch_setup import start
 
@@ -27,7 +27,7 @@ def create_engine(job: Job) -> Engine:
     initial_weights = materialize(model, cell, runtime.device)
     optimizer = make_optimizer(model.parameters(), cell)
     replica = replicate_with_ddp(model, runtime.device)
-    return TorchEngine(
+    return optimizer_engine(
         runtime,
         cell,
         optimizer,

@@ -27,7 +27,7 @@ def unsupported_reason(cell: Cell) -> str | None:
 def create_engine(job: Job) -> Engine:
     """The model sharded over all devices; half precision is FSDP's own mixed precision, not autocast."""
     from training.torch_data_parallel import shard_fully, synchronised_by_fsdp
-    from training.torch_engine import MicroBatches, TorchEngine
+    from training.torch_engine import MicroBatches, optimizer_engine
     from training.torch_model import build_on_meta, make_optimizer, materialize
     from training.torch_setup import start
 
@@ -37,7 +37,7 @@ def create_engine(job: Job) -> Engine:
     model = build_on_meta(cell, autocast=False)
     shard_fully(model, mesh, cell.precision, reshard_after_forward=FRAMEWORK.option(cell, "reshard_after_forward"))
     initial_weights = materialize(model, cell, runtime.device)
-    return TorchEngine(
+    return optimizer_engine(
         runtime,
         cell,
         make_optimizer(model.parameters(), cell),

@@ -37,7 +37,7 @@ def create_engine(job: Job) -> Engine:
     from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
 
     from training.torch_data_parallel import replicate_with_ddp
-    from training.torch_engine import TorchEngine
+    from training.torch_engine import optimizer_engine
     from training.torch_model import build_on_meta, make_optimizer, materialize
     from training.torch_pipelining import PipelineBatches, pipeline_stage, scaled_loss
     from training.torch_setup import start
@@ -54,7 +54,7 @@ def create_engine(job: Job) -> Engine:
     stage = pipeline_stage(model, cell, index, runtime.device, mesh.get_group("pipeline"))
     schedule_type = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}[FRAMEWORK.option(cell, "schedule")]
     schedule = schedule_type(stage, cell.num_micro_batches, loss_fn=scaled_loss(cell), scale_grads=False)
-    return TorchEngine(
+    return optimizer_engine(
         runtime,
         cell,
         optimizer,

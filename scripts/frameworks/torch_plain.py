@@ -16,7 +16,7 @@ def unsupported_reason(cell: Cell) -> str | None:
 
 def create_engine(job: Job) -> Engine:
     """The model as it is, on one device."""
-    from training.torch_engine import MicroBatches, TorchEngine
+    from training.torch_engine import MicroBatches, optimizer_engine
     from training.torch_model import build_on_meta, make_optimizer, materialize
     from training.torch_setup import start
 
@@ -25,4 +25,4 @@ def create_engine(job: Job) -> Engine:
     model = build_on_meta(cell)
     initial_weights = materialize(model, cell, runtime.device)
     optimizer = make_optimizer(model.parameters(), cell)
-    return TorchEngine(runtime, cell, optimizer, MicroBatches(model, cell), initial_weights=initial_weights)
+    return optimizer_engine(runtime, cell, optimizer, MicroBatches(model, cell), initial_weights=initial_weights)

@@ -33,7 +33,7 @@ def unsupported_reason(cell: Cell) -> str | None:
 def create_engine(job: Job) -> Engine:
     """The model split over tensor ranks and replicated or sharded over data ranks."""
     from training.torch_data_parallel import replicate_shards, shard_fully, synchronised_by_fsdp
-    from training.torch_engine import MicroBatches, TorchEngine, always_synchronised
+    from training.torch_engine import MicroBatches, always_synchronised, optimizer_engine
     from training.torch_model import build_on_meta, make_optimizer, materialize
     from training.torch_setup import start
     from training.torch_tensor_parallel import (
@@ -56,7 +56,7 @@ def create_engine(job: Job) -> Engine:
         replicate_shards(model, mesh["data"])
         synchronised = synchronised_by_fsdp(model)
     initial_weights = materialize(model, cell, runtime.device)
-    return TorchEngine(
+    return optimizer_engine(
         runtime,
         cell,
         make_optimizer(model.parameters(), cell),

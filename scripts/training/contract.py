@@ -18,6 +18,9 @@ import numpy as np
 
 from matrix.cells import Cell
 
+# What a framework may report of its own speed: sequences per second over all devices; 1e12 FLOP/s per device.
+REPORTED = ("samples_per_s", "tflops_per_gpu")
+
 
 class NotAvailable(Exception):
     """Raised by `create_engine` when a package or server the framework needs is not there (status `not_available`)."""
@@ -33,6 +36,7 @@ class Framework:
     options: layout options only this framework knows, name -> allowed values, the first being the default.
     packages: distributions whose versions go into the record.
     untraced_communication: its communication is invisible to a torch profiler.
+    mpi: its processes are started under MPI (mpiexec on one machine, srun in a Slurm job).
     """
 
     version: int
@@ -41,6 +45,7 @@ class Framework:
     options: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
     untraced_communication: bool = False
+    mpi: bool = False
 
     def option(self, cell: Cell, name: str) -> Any:
         """A layout option's value in a cell; cells carry only those that differ from the default."""
@@ -80,6 +85,10 @@ class Engine(Protocol):
 
     def read_loss(self, loss: Any) -> float | None:
         """The share's mean loss in nats per token; None on a rank that does not hold it."""
+
+    def reported_by_framework(self) -> Mapping[str, float]:
+        """After the last batch: the speed that the framework itself computes and prints, over whatever window it chose,
+        by a name of REPORTED. Empty where it computes none."""
 
     def barrier(self) -> None:
         """Return when every rank has come here."""

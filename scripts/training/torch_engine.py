@@ -1,8 +1,9 @@
 """The engine behind every torch adaptor: one optimizer step at a time, accumulated from micro-batches.
 
-An adaptor wraps the model its way and says how one global batch's gradients come about (`Accumulate`): micro-batch by
-micro-batch (`MicroBatches`) or through a pipeline schedule (`torch_pipelining.PipelineBatches`). The rest is here, the
-same for all.
+An adaptor wraps the model its way and says how one optimizer step comes about (`Step`). Torch's own frameworks say how
+one global batch's gradients do (`Accumulate`), micro-batch by micro-batch (`MicroBatches`) or through a pipeline
+schedule (`torch_pipelining.PipelineBatches`), and let a torch optimizer use them (`OptimizerStep`); a framework with an
+engine of its own calls that. The rest is here, the same for all.
 Nothing in a step waits for the device.
 """
 
@@ -36,6 +37,31 @@ class Accumulate(Protocol):
     """
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor | None: ...
+
+
+class Step(Protocol):
+    """One optimizer step over the share; takes and returns what an `Accumulate` does."""
+
+    def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor | None: ...
+
+
+@dataclass(frozen=True)
+class OptimizerStep:
+    """Gradients as `accumulate` leaves them, applied by a torch optimizer."""
+
+    optimizer: torch.optim.Optimizer
+    accumulate: Accumulate
+
+    def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor | None:
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.accumulate(inputs, targets)
+        self.optimizer.step()
+        return loss
+
+
+def nothing_reported() -> Mapping[str, float]:
+    """Of a framework that prints no speed of its own."""
+    return {}
 
 
 def mean_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -79,19 +105,21 @@ class MicroBatches:
 class TorchEngine:
     """One rank of a torch framework (see `training.contract.Engine`).
 
-    settings: what was chosen beyond the cell, for the record.
+    settings: what was chosen beyond the cell, for the record, besides what every engine here notes itself.
+    report: the framework's own figures, asked for after the last batch.
     """
 
     def __init__(
         self,
         runtime: Runtime,
         cell: Cell,
-        optimizer: torch.optim.Optimizer,
-        accumulate: Accumulate,
+        step: Step,
         *,
         initial_weights: str,
+        settings: Mapping[str, Any],
         data_rank: int = 0,
         data_size: int = 1,
+        report: Callable[[], Mapping[str, float]] = nothing_reported,
     ) -> None:
         self.data_rank = data_rank
         self.data_size = data_size
@@ -99,14 +127,13 @@ class TorchEngine:
         self.initial_weights = initial_weights
         self.settings: Mapping[str, Any] = {
             "float32_matmul_precision": torch.get_float32_matmul_precision(),
-            "optimizer": "torch.optim.AdamW(fused=True)",
-            "loss_scale": LOSS_SCALE[cell.precision],
+            **settings,
         }
         self._runtime = runtime
         self._on_cuda = runtime.device.type == "cuda"
         self._matmul_type = half_type(cell.precision) or torch.float32
-        self._optimizer = optimizer
-        self._accumulate = accumulate
+        self._step = step
+        self._report = report
         self._peak_is_known = True
 
     def load(self, tokens: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -116,10 +143,7 @@ class TorchEngine:
 
     def step(self, batch: tuple[Tensor, Tensor]) -> Tensor | None:
         """One optimizer step; returns the share's mean loss, still on its way on a GPU."""
-        self._optimizer.zero_grad(set_to_none=True)
-        loss = self._accumulate(*batch)
-        self._optimizer.step()
-        return loss
+        return self._step(*batch)
 
     def wait(self) -> None:
         """Return when the device is done.
@@ -134,6 +158,10 @@ class TorchEngine:
     def read_loss(self, loss: Tensor | None) -> float | None:
         """The share's mean loss in nats per token; None on a pipeline stage that does not compute it."""
         return None if loss is None else loss.item()
+
+    def reported_by_framework(self) -> Mapping[str, float]:
+        """See `training.contract.Engine`."""
+        return self._report()
 
     def barrier(self) -> None:
         """Return when every rank has come here."""
@@ -176,3 +204,25 @@ class TorchEngine:
         """Leave the process group."""
         if self._runtime.grouped and dist.is_initialized():
             dist.destroy_process_group()
+
+
+def optimizer_engine(
+    runtime: Runtime,
+    cell: Cell,
+    optimizer: torch.optim.Optimizer,
+    accumulate: Accumulate,
+    *,
+    initial_weights: str,
+    data_rank: int = 0,
+    data_size: int = 1,
+) -> TorchEngine:
+    """The engine of torch's own frameworks, whose optimizer is `torch_model.make_optimizer`'s."""
+    return TorchEngine(
+        runtime,
+        cell,
+        OptimizerStep(optimizer, accumulate),
+        initial_weights=initial_weights,
+        settings={"optimizer": "torch.optim.AdamW(fused=True)", "loss_scale": LOSS_SCALE[cell.precision]},
+        data_rank=data_rank,
+        data_size=data_size,
+    )

@@ -19,7 +19,7 @@ def unsupported_reason(cell: Cell) -> str | None:
 
 def create_engine(job: Job) -> Engine:
     """A whole model on every rank, and no word between them."""
-    from training.torch_engine import MicroBatches, TorchEngine
+    from training.torch_engine import MicroBatches, optimizer_engine
     from training.torch_model import build_on_meta, make_optimizer, materialize
     from training.torch_setup import start
 
@@ -27,7 +27,7 @@ def create_engine(job: Job) -> Engine:
     runtime = start(job)
     model = build_on_meta(cell)
     initial_weights = materialize(model, cell, runtime.device)
-    return TorchEngine(
+    return optimizer_engine(
         runtime,
         cell,
         make_optimizer(model.parameters(), cell),

@@ -37,8 +37,13 @@ def corpus(vocab_size: int) -> np.ndarray:
     return tokens.astype(np.uint16)
 
 
-def train_cells(cells: list[Cell], timeout_s: float = 240.0) -> list[list[float]]:
+def train_cells(
+    cells: list[Cell], timeout_s: float = 240.0, python: str = sys.executable, mpiexec: str | None = None
+) -> list[list[float]]:
     """The losses of each cell's first STEPS batches, averaged over the ranks that hold one.
+
+    python: the interpreter of the frameworks' environment. mpiexec: starts the ranks, for frameworks under MPI; all
+    cells then have the same number of them.
 
     Raises RuntimeError with the ranks' output when one fails, subprocess.TimeoutExpired when they hang.
     """
@@ -47,7 +52,12 @@ def train_cells(cells: list[Cell], timeout_s: float = 240.0) -> list[list[float]
         order = Path(folder) / "cells.json"
         order.write_text(json.dumps([cell.identity() for cell in cells]))
         ports = ",".join(map(str, free_ports(len(cells))))
-        ranks = [_start_rank(rank, order, ports) for rank in range(world_size)]
+        commands = [
+            [python, __file__, "--cells", str(order), "--ports", ports, "--rank", str(r)] for r in range(world_size)
+        ]
+        if mpiexec:
+            commands = [[mpiexec, *join_contexts(commands)]]
+        ranks = [_start(command) for command in commands]
         try:
             outputs = [rank.communicate(timeout=timeout_s)[0] for rank in ranks]
         finally:
@@ -75,15 +85,18 @@ def free_ports(count: int) -> list[int]:
             one.close()
 
 
-def _start_rank(rank: int, order: Path, ports: str) -> subprocess.Popen[str]:
+def join_contexts(commands: list[list[str]]) -> list[str]:
+    """Arguments of mpiexec that start one process for each command, in this order."""
+    contexts = [["-n", "1", *command] for command in commands]
+    return [word for index, context in enumerate(contexts) for word in ([":"] * (index > 0) + context)]
+
+
+def _start(command: list[str]) -> subprocess.Popen[str]:
     environment = os.environ | {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
         "MASTER_ADDR": "127.0.0.1",
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(PATHS),
     }
-    command = [sys.executable, __file__, "--cells", str(order), "--ports", ports]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -124,12 +137,14 @@ def _main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cells", type=Path, required=True)
     parser.add_argument("--ports", required=True)
+    parser.add_argument("--rank", type=int, required=True)
     arguments = parser.parse_args()
-    rank = int(os.environ["RANK"])
+    rank = arguments.rank
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
     losses: list[list[float | None] | None] = []
     for identity, port in zip(json.loads(arguments.cells.read_text()), arguments.ports.split(","), strict=True):
         cell = cell_from_identity(identity)
-        os.environ |= {"MASTER_PORT": port, "WORLD_SIZE": str(cell.num_gpus)}
+        os.environ |= {"MASTER_PORT": port, "WORLD_SIZE": str(cell.num_gpus), "LOCAL_WORLD_SIZE": str(cell.num_gpus)}
         losses.append(_train(cell, rank) if rank < cell.num_gpus else None)
     (arguments.cells.parent / f"losses.{rank}.json").write_text(json.dumps(losses))
 

@@ -45,7 +45,7 @@ def main() -> None:
 
 def measure(cluster: Cluster, cells: int) -> None:
     root = cluster.project.root
-    slurm = {"partition": "gpu", "gpu_type": "h100", "exclusive": False, "memory_per_gpu_gib": 0.4}
+    slurm = {"partition": "gpu", "gpu_type": "h100", "exclusive": False, "memory_per_gpu_gib": 0.8}
     cluster.write_system(slurm=slurm)
     # Cells that differ in their batch: each has an id of its own, so that one run twice would show.
     cluster.project.write_study(
@@ -67,7 +67,13 @@ def measure(cluster: Cluster, cells: int) -> None:
     )
     total_s = time.monotonic() - began
     elapsed_s = watch.finish()
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    if done.returncode:
+        # Before the sandbox is gone with what it knows of them.
+        for failure in root.glob("results/**/failure.json"):
+            told = json.loads(failure.read_text())
+            command = ["scontrol", "show", "job", str(told["job_id"])]
+            print(told, subprocess.run(command, capture_output=True, text=True).stdout, file=sys.stderr)
+        raise SystemExit(done.stdout[-3000:] + done.stderr[-3000:])
 
     records = [json.loads(path.read_text()) for path in cluster.project.records()]
     starts = Counter((root / "starts.txt").read_text().split())

@@ -23,9 +23,10 @@ from launching.environment import free_port
 from launching.exchange import Exchange
 from launching.host_lock import host_lock
 from launching.interpreter import training_command
-from launching.node import NodeJob, run_node
+from launching.part import LaunchPlan, run_part, silent_part
 from launching.placement import host_name
 from launching.processes import Limits, LogWriter
+from launching.starters import Starter, find_mpiexec, mpiexec, srun
 from launching.step import node_address, run_step
 from launching.stop import StopRequest
 from matrix.cells import Cell, cell_from_identity, identity_hash
@@ -132,16 +133,20 @@ def run_cell(
         limits = Limits(
             system.startup_timeout_s, args.time_limit_s, stop.reason, exchange.has_arrived, exchange.has_started
         )
-        job = node_job(args, cell, system, exchange)
+        job = launch_plan(args, cell, system, exchange)
         others = OtherJobs(system)
-        if system.slurm:
-            nodes = job_nodes(current_job_id())
-            ending, reports, out_of_memory = run_step(exchange, job, nodes, ROOT / "scripts", limits, log)
+        starter, lacking = starter_of(job, cell, system)
+        if lacking:
+            reports = [silent_part(job, 0, host_name(), 0.0)]
+            verdict = results.Verdict("not_available", lacking)
         else:
-            report = run_node(job, 0, limits, log)
-            ending, reports, out_of_memory = report.ending, [report], False
-        killed_for_memory = out_of_memory or any(report.killed_for_memory for report in reports)
-        verdict = results.judge(ending, exchange, cell.num_gpus, cell.layout.data_parallel, killed_for_memory)
+            if starter:
+                ending, reports, out_of_memory = run_step(exchange, job, starter, ROOT / "scripts", limits, log)
+            else:
+                report = run_part(job, 0, limits, log)
+                ending, reports, out_of_memory = report.ending, [report], False
+            killed_for_memory = out_of_memory or any(report.killed_for_memory for report in reports)
+            verdict = results.judge(ending, exchange, cell.num_gpus, cell.layout.data_parallel, killed_for_memory)
         reported = results.gathered(exchange, cell.num_gpus)
     facts = {
         "started_at": started_at,
@@ -163,14 +168,14 @@ def run_cell(
     return facts, verdict
 
 
-def node_job(args: argparse.Namespace, cell: Cell, system: System, exchange: Exchange) -> NodeJob:
+def launch_plan(args: argparse.Namespace, cell: Cell, system: System, exchange: Exchange) -> LaunchPlan:
     """What every node is told. The launcher runs on the first node, so the ranks meet at its address."""
     adaptor = load_adaptor(cell.framework)
     script = [str(ROOT / "scripts" / "train.py"), "--exchange", str(exchange.folder.resolve())]
     script += ["--tokens", str(args.tokens.resolve())]
     if system.memory_limit_gib:
         script += ["--memory-limit-gib", str(system.memory_limit_gib)]
-    return NodeJob(
+    return LaunchPlan(
         command=training_command(system, adaptor.FRAMEWORK.environment, script, ROOT),
         num_gpus=cell.num_gpus,
         num_nodes=cell.num_nodes,
@@ -179,7 +184,24 @@ def node_job(args: argparse.Namespace, cell: Cell, system: System, exchange: Exc
         environment=system.environment,
         cores=system.slurm.cpus_per_gpu * gpus_on_node(cell) if system.slurm else None,
         gpus_visible=bool(system.slurm and system.slurm.gpu_request != "none"),
+        mpi=adaptor.FRAMEWORK.mpi,
     )
+
+
+def starter_of(job: LaunchPlan, cell: Cell, system: System) -> tuple[Starter | None, str]:
+    """What starts the ranks, None where this process does so itself; or in words what is lacking for it."""
+    if system.slurm:
+        return srun(job, job_nodes(current_job_id()), system.slurm.mpi), ""
+    if not job.mpi:
+        return None, ""
+    environment = load_adaptor(cell.framework).FRAMEWORK.environment
+    path = find_mpiexec(system, environment, ROOT)
+    if path is None:
+        return None, (
+            f"{cell.framework} runs under MPI, and there is no mpiexec beside the Python of the environment "
+            f"{environment} nor on PATH: pip install mpich, or load the site's MPI in `setup` of the system file"
+        )
+    return mpiexec(job, path, host_name()), ""
 
 
 def check_place(cell: Cell, system: System) -> None:

@@ -11,6 +11,7 @@ import platform
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def main() -> int:
         limit_memory(args.memory_limit_gib)
     adaptor = load_adaptor(cell.framework)
     try:
+        check_versions(adaptor.FRAMEWORK, cell.environment)
         exchange.write_result(job.rank, train(job, adaptor, args.tokens, exchange))
     except Exception as error:
         traceback.print_exc()
@@ -86,6 +88,7 @@ def train(job: Job, adaptor: Any, tokens: Path, exchange: Exchange) -> dict[str,
         "world_size": job.world_size,
         "settings": {"initial_weights": engine.initial_weights, **engine.settings},
         "versions": versions(adaptor.FRAMEWORK),
+        "reported": dict(engine.reported_by_framework()),
     }
     engine.close()
     return result
@@ -127,6 +130,22 @@ def versions(framework: Framework) -> dict[str, str | None]:
     return found
 
 
+def check_versions(framework: Framework, environment: Mapping[str, Any]) -> None:
+    """Raises NotAvailable where a package that the framework names is installed in another version than the cell says:
+    the record would be kept under a version that was not measured.
+    """
+    pinned = dict(line.split("==", 1) for line in environment.get("requirements", ()) if "==" in line)
+    for package, installed in versions(framework).items():
+        wanted = pinned.get(package)
+        # What follows a plus says how it was built (2.13.0+cu126).
+        if wanted and installed and installed.partition("+")[0] != wanted:
+            file = f"envs/{framework.environment}.txt"
+            raise NotAvailable(
+                f"{package} {installed} is installed and {file} says {package}=={wanted}: pip install -r {file}, or "
+                f"write the installed version into that file (its cells are then new ones)"
+            )
+
+
 def failure_status(error: Exception, framework: Framework) -> str:
     """not_available, oom or error."""
     if isinstance(error, NotAvailable) or lacks_package(error, framework):
@@ -145,7 +164,8 @@ def failure_status(error: Exception, framework: Framework) -> str:
 
 def lacks_package(error: Exception, framework: Framework) -> bool:
     """Whether a package of the framework is not installed, as opposed to a module that its code should have."""
-    modules = {package.replace("-", "_").lower() for package in framework.packages}
+    # A distribution's module has its name, or that of its family (megatron-core).
+    modules = {name for p in framework.packages for name in (p.replace("-", "_").lower(), p.partition("-")[0].lower())}
     return isinstance(error, ModuleNotFoundError) and (error.name or "").lower() in modules
 
 

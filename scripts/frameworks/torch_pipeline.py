@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from matrix.cells import Cell
 from training.contract import Engine, Framework, Job
-from training.layouts import torch_reason
+from training.layouts import stage_blocks, torch_reason
 
 FRAMEWORK = Framework(
     version=1,
@@ -63,9 +63,3 @@ def create_engine(job: Job) -> Engine:
         data_rank=mesh.get_local_rank("data"),
         data_size=cell.layout.data_parallel,
     )
-
-
-def stage_blocks(num_layers: int, stages: int, index: int) -> range:
-    """The layers of stage `index` of `stages` equal ones."""
-    per_stage = num_layers // stages
-    return range(index * per_stage, (index + 1) * per_stage)

@@ -33,19 +33,19 @@ class Exchange:
     def cell_file(self) -> Path:
         return self.folder / "cell.json"
 
-    def write_node_job(self, job: Mapping[str, Any]) -> None:
-        """What every node is told, where the ranks are started by a process per node."""
-        write_json(self.folder / "node-job.json", dict(job))
+    def write_plan(self, plan: Mapping[str, Any]) -> None:
+        """What every part is told, where the ranks are started by processes of their own."""
+        write_json(self.folder / "launch-plan.json", dict(plan))
 
-    def read_node_job(self) -> dict[str, Any]:
-        return json.loads((self.folder / "node-job.json").read_text(encoding="utf-8"))
+    def read_plan(self) -> dict[str, Any]:
+        return json.loads((self.folder / "launch-plan.json").read_text(encoding="utf-8"))
 
-    def write_node_report(self, node: int, report: Mapping[str, Any]) -> None:
-        write_json(self.folder / f"node{node}.json", dict(report))
+    def write_part_report(self, part: int, report: Mapping[str, Any]) -> None:
+        write_json(self.folder / f"part{part}.json", dict(report))
 
-    def read_node_reports(self, num_nodes: int) -> list[dict[str, Any]]:
-        """Of the nodes that could still give one, in their order."""
-        reports = (_read(self.folder / f"node{node}.json") for node in range(num_nodes))
+    def read_part_reports(self, num_parts: int) -> list[dict[str, Any]]:
+        """Of the parts that could still give one, in their order."""
+        reports = (_read(self.folder / f"part{part}.json") for part in range(num_parts))
         return [report for report in reports if report is not None]
 
     def mark_arrived(self, rank: int) -> None:

@@ -26,12 +26,26 @@ def training_command(system: System, environment: str, script: Sequence[str], ro
     source = system.environment_source(environment)
     python = [*_interpreter(environment, source, root), *script]
     python += ["--wrapped"] if source.kind == "apptainer" else []
-    setup = [*system.setup, *source.setup]
+    setup = environment_setup(system, environment)
     if not setup:
         return python
     # exec: signals, and the watch over the parent process, must reach the training process itself.
     lines = ["set -eE", f"trap '{SETUP_FAILED}' ERR", *setup, "trap - ERR", 'exec "$@"']
     return ["bash", "-c", "\n".join(lines), "training", *python]
+
+
+def environment_setup(system: System, environment: str) -> list[str]:
+    """Shell lines that come before anything of an environment on a system."""
+    return [*system.setup, *system.environment_source(environment).setup]
+
+
+def interpreter_folder(system: System, environment: str, root: Path) -> Path | None:
+    """Where the environment's interpreter lies, with the programs that its packages brought; None if only PATH knows.
+
+    Raises ConfigError where the interpreter is not there (yet).
+    """
+    python = Path(_interpreter(environment, system.environment_source(environment), root)[0])
+    return python.parent if python.is_absolute() else None
 
 
 def _interpreter(environment: str, source: EnvironmentSource, root: Path) -> list[str]:

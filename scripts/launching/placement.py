@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import dataclass
 
 
 def ranks_by_node(num_ranks: int, num_nodes: int) -> list[range]:
@@ -12,6 +13,29 @@ def ranks_by_node(num_ranks: int, num_nodes: int) -> list[range]:
     sizes = [least + (node < fuller) for node in range(num_nodes)]
     starts = [sum(sizes[:node]) for node in range(num_nodes)]
     return [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive ranks that one process watches: all of a node's, or one alone under MPI, which starts each by itself.
+
+    first_local: the local rank of the first of them. local_size: ranks on that node.
+    """
+
+    node: int
+    ranks: range
+    first_local: int
+    local_size: int
+
+
+def parts(num_ranks: int, num_nodes: int, *, one_rank_each: bool) -> list[Part]:
+    """All ranks, in order."""
+    nodes = list(enumerate(ranks_by_node(num_ranks, num_nodes)))
+    if not one_rank_each:
+        return [Part(node, ranks, 0, len(ranks)) for node, ranks in nodes]
+    return [
+        Part(node, range(rank, rank + 1), rank - ranks.start, len(ranks)) for node, ranks in nodes for rank in ranks
+    ]
 
 
 def host_name() -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from launching.child import kill_descendants
+from launching.child import die_with_parent, kill_descendants
 
 POLL_S = 0.05
 # A rank that fails takes others down through broken connections; its own account must have time to arrive.
@@ -104,10 +104,15 @@ class LogWriter:
                 self._full = True
 
 
-def start_process(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+def start_process(
+    command: Sequence[str], environment: Mapping[str, str], pass_fds: Sequence[int] = (), *, die_with_us: bool = False
+) -> subprocess.Popen[str]:
     """A process whose output, errors among it, comes line by line, in a group of its own: its helpers can be ended with
     it, and Ctrl-C reaches it through the launcher only.
+
+    die_with_us: the kernel kills it when this process is gone; for programs that do not see to it themselves.
     """
+    parent = os.getpid()
     return subprocess.Popen(
         list(command),
         env=dict(environment),
@@ -117,6 +122,8 @@ def start_process(command: Sequence[str], environment: Mapping[str, str]) -> sub
         text=True,
         errors="replace",
         start_new_session=True,
+        pass_fds=pass_fds,
+        preexec_fn=(lambda: die_with_parent(parent)) if die_with_us else None,
     )
 
 
@@ -126,7 +133,8 @@ def run_ranks(commands: Sequence[RankCommand], limits: Limits, log: LogWriter) -
     readers: list[threading.Thread] = []
     try:
         for command in commands:
-            processes[command.rank] = start_process(command.command, command.environment)
+            fds = inherited_fds(command.environment)
+            processes[command.rank] = start_process(command.command, command.environment, fds)
         for rank, process in processes.items():
             reader = threading.Thread(target=log.copy, args=(rank, process.stdout), daemon=True)
             reader.start()
@@ -139,6 +147,12 @@ def run_ranks(commands: Sequence[RankCommand], limits: Limits, log: LogWriter) -
     if ending.rank is None:
         return ending
     return Ending(ending.kind, ending.reason, ending.rank, log.last_lines(ending.rank))
+
+
+def inherited_fds(environment: Mapping[str, str]) -> tuple[int, ...]:
+    """Under MPI, the descriptor over which a rank meets the others: its starter gave it to us, for the rank."""
+    named = environment.get("PMI_FD", "")
+    return (int(named),) if named.isdecimal() else ()
 
 
 def _watch(processes: Mapping[int, subprocess.Popen[str]], limits: Limits) -> Ending:

@@ -18,7 +18,7 @@ from launching.placement import host_name
 from launching.processes import LAST_LINE_LIMIT, LAST_LINES, Ending
 
 if TYPE_CHECKING:
-    from launching.node import NodeReport
+    from launching.part import PartReport
 
 FAILURE_FILE = "failure.json"
 # Folders in which the ranks of one launch leave their accounts.
@@ -96,24 +96,30 @@ def _earliest(failures: Sequence[RankFailure]) -> RankFailure | None:
 
 
 def gathered(exchange: Exchange, num_ranks: int) -> dict[str, Any]:
-    """The record's `ranks`, `settings` and `versions`, of as many ranks as reported."""
+    """The record's `ranks`, `settings`, `versions` and what the framework reported, of as many ranks as there are."""
     results = [r for r in (exchange.read_result(rank) for rank in range(num_ranks)) if r is not None]
     first: Mapping[str, Any] = results[0] if results else {"settings": {"initial_weights": None}, "versions": {}}
-    return {"ranks": [r["rank"] for r in results], "settings": first["settings"], "versions": first["versions"]}
+    said = next((r["reported"] for r in results if r["reported"]), {})
+    return {
+        "ranks": [r["rank"] for r in results],
+        "settings": first["settings"],
+        "versions": first["versions"],
+        **({"reported_by_framework": said} if said else {}),
+    }
 
 
 def write_failure(folder: Path, failure: Failure) -> None:
     write_json(folder / FAILURE_FILE, asdict(failure))
 
 
-def launch_facts(reports: Sequence[NodeReport]) -> dict[str, Any]:
-    """The record's `launch`, as far as the nodes know it: of several nodes the smallest share of cores, the longest
-    time and the most that others used.
+def launch_facts(reports: Sequence[PartReport]) -> dict[str, Any]:
+    """The record's `launch`, as far as the parts know it: of several the smallest share of cores, the longest time and
+    the most that others used.
     """
     first = min(reports, key=lambda report: report.threads_per_process)
     others = [report.others_cpu_s for report in reports]
     return {
-        "hosts": [report.host for report in reports],
+        "hosts": list({report.node: report.host for report in reports}.values()),
         "cpu_cores": first.cpu_cores,
         "threads_per_process": first.threads_per_process,
         "environment": dict(first.settings),

@@ -1,4 +1,4 @@
-"""A cell's processes in a Slurm job: one `launch_node.py` on every node, started and watched as one step of the job."""
+"""A cell whose parts (`launch_part.py`) are started by srun or mpiexec, and watched as one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -14,11 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from launching.exchange import Exchange
-from launching.node import NodeJob, NodeReport, silent_node
+from launching.part import LaunchPlan, PartReport, silent_part
 from launching.placement import ranks_by_node
 from launching.processes import POLL_S, TERMINATE_GRACE_S, Ending, Limits, LogWriter, late_ranks, start_process
+from launching.starters import Starter, part_command
 
-# How long srun may take to end its step after it was told to.
+# How long a starter may take to end its parts after it was told to.
 STEP_GRACE_S = 15.0
 # What slurmstepd and srun print when a step used more memory than it had, with and without cgroups.
 MEMORY_WORDS = ("oom-kill", "oom_kill", "Out Of Memory", "exceeded memory limit", "exceeded job memory limit")
@@ -27,22 +27,21 @@ SLURM_PREFIXES = ("srun:", "slurmstepd")
 
 
 def run_step(
-    exchange: Exchange, job: NodeJob, nodes: Sequence[str], scripts: Path, limits: Limits, log: LogWriter
-) -> tuple[Ending, list[NodeReport], bool]:
-    """Run all nodes' ranks to their common end; (how they ended, the nodes' reports, whether memory ran out).
+    exchange: Exchange, job: LaunchPlan, starter: Starter, scripts: Path, limits: Limits, log: LogWriter
+) -> tuple[Ending, list[PartReport], bool]:
+    """Run all parts' ranks to their common end; (how they ended, the parts' reports, whether memory ran out).
 
-    nodes: their names, in order; empty where they are not known. srun is told the cores of each: since Slurm 22.05 a
-    step does not take over what the job asked for.
+    Nodes whose names the starter does not know go by their number.
     """
-    num_nodes = job.num_nodes
-    names = [nodes[node] if node < len(nodes) else f"{node} of the job" for node in range(num_nodes)]
-    exchange.write_node_job(asdict(job))
-    command = ["srun", f"--nodes={num_nodes}", f"--ntasks={num_nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=1"]
-    command += [f"--cpus-per-task={job.cores}", sys.executable, str(scripts / "launch_node.py")]
-    command += ["--exchange", str(exchange.folder)]
+    parts = job.parts()
+    nodes = starter.nodes
+    names = [nodes[node] if node < len(nodes) else f"{node} of the job" for node in range(job.num_nodes)]
+    exchange.write_plan(asdict(job))
     words: list[str] = []
     began = time.monotonic()
-    step = start_process(command, os.environ)
+    step = start_process(
+        part_command(starter, scripts, exchange.folder), os.environ, die_with_us=not starter.outlives_us
+    )
     assert step.stdout is not None
 
     def copy() -> None:
@@ -57,16 +56,16 @@ def run_step(
     finally:
         _end(step)
         reader.join(timeout=TERMINATE_GRACE_S)
-    reports = [NodeReport(**report) for report in exchange.read_node_reports(num_nodes)]
+    reports = [PartReport(**report) for report in exchange.read_part_reports(len(parts))]
     out_of_memory = any(word in line for word in MEMORY_WORDS for line in words)
-    ending = stopped or _step_ending(step.returncode, reports, names, words)
-    reported = {report.node for report in reports}
+    reported = {report.part for report in reports}
     wall_s = time.monotonic() - began
-    silent = [silent_node(job, node, name, wall_s) for node, name in enumerate(names) if node not in reported]
-    return ending, sorted([*reports, *silent], key=lambda report: report.node), out_of_memory
+    silent = [silent_part(job, i, names[part.node], wall_s) for i, part in enumerate(parts) if i not in reported]
+    ending = stopped or step_ending(starter.name, step.returncode, reports, silent, words)
+    return ending, sorted([*reports, *silent], key=lambda report: report.part), out_of_memory
 
 
-def _watch(step: subprocess.Popen[str], job: NodeJob, names: Sequence[str], limits: Limits) -> Ending | None:
+def _watch(step: subprocess.Popen[str], job: LaunchPlan, names: Sequence[str], limits: Limits) -> Ending | None:
     """Until the step ends (None) or has to be ended."""
     began = time.monotonic()
     all_started = False
@@ -93,25 +92,29 @@ def _startup_timeout(num_ranks: int, names: Sequence[str], limits: Limits) -> En
     return Ending("startup_timeout", reason, late[0])
 
 
-def _step_ending(status: int, reports: Sequence[NodeReport], names: Sequence[str], words: Sequence[str]) -> Ending:
-    """The first node that failed by itself is the cause; those that were ended with it are not."""
+def step_ending(
+    starter: str, status: int, reports: Sequence[PartReport], silent: Sequence[PartReport], words: Sequence[str]
+) -> Ending:
+    """The first part that failed by itself is the cause; those that were ended with it are not.
+
+    A rank that was killed comes before one that failed: others fail because they lost their connection to it.
+    """
     failed = [report for report in reports if report.kind]
     by_itself = [report for report in failed if report.kind != "interrupted"]
     if by_itself:
-        return min(by_itself, key=lambda report: report.ended_unix_s).ending
-    if not failed and len(reports) == len(names) and status == 0:
+        return min(by_itself, key=lambda report: (report.kind != "killed", report.ended_unix_s)).ending
+    if not failed and not silent and status == 0:
         return Ending()
-    reported = {report.node for report in reports}
-    silent = [name for node, name in enumerate(names) if node not in reported]
     said = f": {words[0]}" if words else ""
     if status < 0:
-        said = f": srun was ended by {signal.Signals(-status).name}"
-    where = f"node {', '.join(silent)} left no account" if silent else f"srun ended with {status}"
+        said = f": {starter} was ended by {signal.Signals(-status).name}"
+    hosts = dict.fromkeys(report.host for report in silent)
+    where = f"node {', '.join(hosts)} left no account" if hosts else f"{starter} ended with {status}"
     return Ending("killed", f"{where}{said}", None, tuple(words[-5:]))
 
 
 def _end(step: subprocess.Popen[str]) -> None:
-    """Have srun end its step on all nodes; SIGKILL to srun alone would leave the step to Slurm's own timeout."""
+    """Have the starter end its parts; SIGKILL to srun alone would leave the step to Slurm's own timeout."""
     for number, grace_s in ((signal.SIGTERM, STEP_GRACE_S), (signal.SIGKILL, TERMINATE_GRACE_S)):
         if step.poll() is not None:
             return

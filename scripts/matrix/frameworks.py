@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -41,9 +43,28 @@ def adaptor_names() -> list[str]:
 
 
 def environment_identity(name: str, root: Path) -> dict[str, object]:
-    """What of `envs/<name>.txt` decides a measurement: its requirements, without comments, blank lines and order."""
+    """What of an environment's files decides a measurement: its requirements, without comments, blank lines and order,
+    those of files it includes among them; and a digest of `envs/<name>.sh` where it has such a recipe.
+    """
     path = root / "envs" / f"{name}.txt"
     if not path.is_file():
         raise ConfigError(f"envs/{name}.txt is missing: a framework declares it as its environment")
-    lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in path.read_text(encoding="utf-8").splitlines())
-    return {"name": name, "requirements": sorted(line for line in lines if line)}
+    identity: dict[str, object] = {"name": name, "requirements": sorted(set(_requirements(path)))}
+    recipe = path.with_suffix(".sh")
+    if recipe.is_file():
+        identity["recipe_sha256"] = hashlib.sha256(recipe.read_bytes()).hexdigest()
+    return identity
+
+
+def _requirements(path: Path) -> Iterator[str]:
+    """The lines of a requirements file that pip would act on, `-r` lines replaced by what they include."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(f"envs/{path.name}: {error.strerror or error}") from None
+    for line in (re.sub(r"(^|\s)#.*", "", line).strip() for line in lines):
+        included = re.fullmatch(r"(?:-r|--requirement)[\s=]*(.+)", line)
+        if included:
+            yield from _requirements(path.parent / included[1])
+        elif line:
+            yield line

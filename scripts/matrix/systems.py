@@ -33,6 +33,7 @@ class SlurmSite:
     constraint: str | None = None
     gpu_request: str = "gres"  # or "gpus_per_node", "none"
     gpu_type: str | None = None
+    mpi: str = "pmi2"
     cpus_per_gpu: int = 1
     memory_per_gpu_gib: float | None = None
     exclusive: bool = True

@@ -113,6 +113,9 @@ _METRICS = [
         ("model_flops_per_s_per_gpu", "FLOP/s", "model_flops_per_step / batch_time_s / num_gpus"),
         ("tokens_per_s", "tokens/s", "tokens of all GPUs together in a second"),
         ("samples_per_s", "sequences/s", "sequences of all GPUs together in a second"),
+        ("reported_samples_per_s", "sequences/s", "the same as the framework computes and prints it itself"),
+        ("reported_tflops_per_gpu", "1e12 FLOP/s", "FLOP/s of a GPU as the framework computes and prints it itself"),
+        ("reported_disagreement_percent", "%", "how far the framework's own figure lies above (below: negative) ours"),
     ]),
     *_columns(TEXT, [
         ("scaling", "", "strong, weak_batch, weak_model or none: what stays the same inside the comparison"),
@@ -152,6 +155,9 @@ _CIRCUMSTANCES = [
     ]),
     *_columns(BOOLEAN, [("oversubscribed", "", "on a CPU: processes x threads on a node exceed its cores")]),
     *_columns(TEXT, [("initial_weights", "", "shared: framework-neutral, from the seed; native: the framework's own")]),
+    *_columns(BOOLEAN, [
+        ("cuda_stand_in", "", "a package that only knows CUDA ran on a CPU in its place: right losses, no fair times"),
+    ]),
     *_columns(BOOLEAN, [("code_changed", "", "the record's code differs from today's")]),
     *_columns(TEXT, [
         ("started_at", "UTC", "when the job started"),

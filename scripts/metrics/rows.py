@@ -22,6 +22,7 @@ from metrics.timing import timing_of_ranks
 BYTES_PER_GIB = 2**30
 # A desktop's own processes stay below; another job does not.
 BUSY_HOST_PERCENT = 10.0
+STAND_IN_NOTE = "a package that only knows CUDA ran on a CPU: for correctness, its times say nothing of its speed"
 Row = dict[str, Any]
 
 
@@ -142,6 +143,9 @@ def _circumstances(record: Mapping[str, Any], cell: Cell) -> Row:
         "versions": ";".join(f"{name} {version}" for name, version in sorted(record["versions"].items()) if version),
         "notes": ["the nodes were shared with other jobs"] if launch["node_shared"] else [],
     }
+    row["cuda_stand_in"] = bool(record["settings"].get("cuda_stand_in"))
+    if row["cuda_stand_in"]:
+        row["notes"].append(STAND_IN_NOTE)
     others = others_cpu_percent(launch)
     row["others_cpu_percent"] = others
     if others is not None and others > BUSY_HOST_PERCENT:
@@ -209,10 +213,27 @@ def _metric_columns(record: Mapping[str, Any], cell: Cell, hardware: Mapping[str
         "model_flops_per_s_per_gpu": None if work is None else work / t / n,
         "tokens_per_s": b * model.seq_length / t,
         "samples_per_s": b / t,
+        **_reported_columns(record, b / t, None if work is None else work / t / n),
         "peak_flops_per_gpu": peak.flops_per_s,
         "peak_source": peak.source,
         "peak_memory_gib": _peak_memory_gib(ranks),
         "notes": notes,
+    }
+
+
+def _reported_columns(record: Mapping[str, Any], samples_per_s: float, flops_per_s_per_gpu: float | None) -> Row:
+    """What the framework says of its own speed, beside ours; its window and its count of FLOPs are its own."""
+    reported = record.get("reported_by_framework", {})
+    samples, tflops = reported.get("samples_per_s"), reported.get("tflops_per_gpu")
+    disagreement = None
+    if samples is not None:
+        disagreement = 100 * (samples / samples_per_s - 1)
+    elif tflops is not None and flops_per_s_per_gpu:
+        disagreement = 100 * (1e12 * tflops / flops_per_s_per_gpu - 1)
+    return {
+        "reported_samples_per_s": samples,
+        "reported_tflops_per_gpu": tflops,
+        "reported_disagreement_percent": disagreement,
     }
 
 

@@ -1,4 +1,4 @@
-"""Pure checks that several adaptors share: why a cell cannot run. Needs no framework."""
+"""What several adaptors share of a layout: why a cell cannot run, which layers a stage holds. Needs no framework."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ def torch_reason(cell: Cell) -> str | None:
     if cell.precision == "fp16" and cell.device == "cpu":
         return "fp16 needs a GPU: on a CPU torch trains in fp32 or bf16"
     return None
+
+
+def stage_blocks(num_layers: int, stages: int, index: int) -> range:
+    """The layers of stage `index` of `stages` equal ones."""
+    per_stage = num_layers // stages
+    return range(index * per_stage, (index + 1) * per_stage)

@@ -54,8 +54,12 @@ def materialize(model: nn.Module, cell: Cell, device: torch.device) -> str:
     return "shared" if shared else "native"
 
 
-def make_optimizer(parameters: Iterable[nn.Parameter], cell: Cell) -> torch.optim.AdamW:
+def make_optimizer(
+    parameters: Iterable[nn.Parameter], cell: Cell, *, gradients_are_scaled: bool = True
+) -> torch.optim.AdamW:
     """AdamW as `OPTIMIZER` says, at the cell's constant rate, with torch's fused update on every device.
+
+    gradients_are_scaled: nobody takes the loss scale off the gradients, which is what our own engine leaves to this.
 
     With a loss scale S all gradients arrive multiplied by S. AdamW divides the first moment (then S m) by the root of
     the second (then S sqrt(v)) plus eps; with S eps in place of eps, S cancels and the update is exactly the unscaled
@@ -65,7 +69,7 @@ def make_optimizer(parameters: Iterable[nn.Parameter], cell: Cell) -> torch.opti
         _groups_of_one_kind(parameters),
         lr=cell.learning_rate,
         betas=tuple(OPTIMIZER["betas"]),
-        eps=OPTIMIZER["eps"] * LOSS_SCALE[cell.precision],
+        eps=OPTIMIZER["eps"] * (LOSS_SCALE[cell.precision] if gradients_are_scaled else 1.0),
         weight_decay=OPTIMIZER["weight_decay"],
         fused=True,
     )

@@ -33,6 +33,9 @@ class Engine:
 
     def wait(self): ...
 
+    def reported_by_framework(self):
+        return {}
+
     def barrier(self): ...
 
     def close(self): ...

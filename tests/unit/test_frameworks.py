@@ -19,6 +19,7 @@ from matrix.cells import Cell, Layout, Model
 from training import memory, torch_model
 from training.contract import Job, NotAvailable
 from training.gpt import GPT
+from training.layouts import stage_blocks
 from training.torch_engine import MicroBatches
 from training.torch_model import LOSS_SCALE, build_on_meta, make_optimizer, materialize
 from training.torch_setup import device_name
@@ -194,7 +195,7 @@ def test_adaptors_are_read_without_torch() -> None:
 
 
 def test_stages_are_equal_and_cover_all_layers() -> None:
-    stages = [torch_pipeline.stage_blocks(12, 4, index) for index in range(4)]
+    stages = [stage_blocks(12, 4, index) for index in range(4)]
     assert [layer for stage in stages for layer in stage] == list(range(12))
     assert {len(stage) for stage in stages} == {3}
 

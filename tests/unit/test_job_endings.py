@@ -2,47 +2,65 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from launching.exchange import Exchange
-from launching.node import NodeJob, NodeReport, silent_node
+from launching.part import LaunchPlan, PartReport, silent_part
+from launching.placement import parts
 from launching.processes import Ending
 from launching.results import Failure, launch_facts, log_tail
-from launching.step import MEMORY_WORDS, SLURM_PREFIXES, _step_ending
+from launching.starters import mpiexec, part_index, srun
+from launching.step import MEMORY_WORDS, SLURM_PREFIXES, step_ending
 from scheduling.endings import with_slurms_account
 from scheduling.queue import SlurmJob
 
-NODES = ("n0", "n1", "n2")
 
-
-def report(node: int, kind: str = "", ended: float = 0.0, threads: int = 2, others: float | None = 1.0) -> NodeReport:
+def report(node: int, kind: str = "", ended: float = 0.0, threads: int = 2, others: float | None = 1.0) -> PartReport:
     settings = {"OMP_NUM_THREADS": str(threads)}
-    return NodeReport(
-        node, f"n{node}", 4, threads, settings, 10.0 + node, others, False, ended, kind, f"of node {node}", node, ()
+    return PartReport(
+        node,
+        node,
+        f"n{node}",
+        4,
+        threads,
+        settings,
+        10.0 + node,
+        others,
+        False,
+        ended,
+        kind,
+        f"of node {node}",
+        node,
+        (),
     )
 
 
 def test_the_first_node_that_failed_by_itself_is_the_cause() -> None:
     reports = [report(0, "interrupted", 1.0), report(1, "crash", 3.0), report(2, "killed", 2.0)]
-    assert _step_ending(1, reports, NODES, []) == Ending("killed", "of node 2", 2, ())
+    assert step_ending("srun", 1, reports, [], []) == Ending("killed", "of node 2", 2, ())
+
+
+def test_a_killed_rank_comes_before_one_that_lost_its_connection() -> None:
+    assert step_ending("mpiexec", 1, [report(0, "crash", 1.0), report(1, "killed", 1.1)], [], []).rank == 1
 
 
 def test_all_nodes_well_is_a_good_end() -> None:
-    assert _step_ending(0, [report(0), report(1)], NODES[:2], []) == Ending()
+    assert step_ending("srun", 0, [report(0), report(1)], [], []) == Ending()
 
 
 def test_a_node_without_an_account_is_named_with_slurms_words() -> None:
     words = ["slurmstepd: error: *** STEP 4.0 ON n2 CANCELLED ***", "srun: error: n2: task 1: Killed"]
-    ending = _step_ending(137, [report(0, "interrupted")], NODES[:2], words)
+    ending = step_ending("srun", 137, [report(0, "interrupted")], [report(1, "killed")], words)
     assert ending.kind == "killed"
     assert ending.reason == f"node n1 left no account: {words[0]}"
     assert ending.last_lines == tuple(words)
 
 
 def test_srun_that_fails_by_itself_is_no_good_end() -> None:
-    assert _step_ending(1, [report(0)], NODES[:1], []).reason == "srun ended with 1"
+    assert step_ending("srun", 1, [report(0)], [], []).reason == "srun ended with 1"
 
 
 @pytest.mark.parametrize(
@@ -68,8 +86,8 @@ def test_facts_of_several_nodes() -> None:
 
 
 def test_a_node_that_could_not_report_keeps_its_place_with_what_is_known() -> None:
-    job = NodeJob(["python"], 3, 2, "127.0.0.1", 1, {"SITE": "1"}, cores=1)
-    silent = silent_node(job, 1, "n7", 12.5)
+    job = LaunchPlan(["python"], 3, 2, "127.0.0.1", 1, {"SITE": "1"}, cores=1)
+    silent = silent_part(job, 1, "n7", 12.5)
     assert (silent.node, silent.host, silent.wall_s, silent.others_cpu_s) == (1, "n7", 12.5, None)
     assert (silent.cpu_cores, silent.threads_per_process, silent.settings["OMP_NUM_THREADS"]) == (1, 1, "1")
     assert silent.settings["SITE"] == "1"
@@ -78,8 +96,31 @@ def test_a_node_that_could_not_report_keeps_its_place_with_what_is_known() -> No
 
 def test_reports_of_nodes_that_could_give_one(tmp_path: Path) -> None:
     exchange = Exchange(tmp_path)
-    exchange.write_node_report(1, {"node": 1})
-    assert exchange.read_node_reports(3) == [{"node": 1}]
+    exchange.write_part_report(1, {"part": 1})
+    assert exchange.read_part_reports(3) == [{"part": 1}]
+
+
+def test_parts_are_nodes_or_under_mpi_ranks() -> None:
+    together = parts(5, 2, one_rank_each=False)
+    assert [(part.node, list(part.ranks), part.local_size) for part in together] == [(0, [0, 1, 2], 3), (1, [3, 4], 2)]
+    alone = parts(5, 2, one_rank_each=True)
+    assert [(part.node, part.ranks[0], part.first_local, part.local_size) for part in alone] == [
+        (0, 0, 0, 3), (0, 1, 1, 3), (0, 2, 2, 3), (1, 3, 0, 2), (1, 4, 1, 2)
+    ]  # fmt: skip
+
+
+def test_what_starts_the_parts() -> None:
+    job = LaunchPlan(["python"], 5, 2, "127.0.0.1", 1, {}, cores=6)
+    assert "--ntasks=2 --ntasks-per-node=1" in " ".join(srun(job, ["a", "b"], "pmi2").command)
+    under_mpi = " ".join(srun(replace(job, mpi=True), ["a", "b"], "pmi2").command)
+    assert "--ntasks=5 --ntasks-per-node=3" in under_mpi and "--cpus-per-task=2 --mpi=pmi2" in under_mpi
+    assert mpiexec(replace(job, mpi=True), "/opt/mpiexec", "here").command == ["/opt/mpiexec", "-n", "5"]
+
+
+def test_a_part_is_told_which_it_is() -> None:
+    assert part_index(["PMI_RANK", "PMIX_RANK"], {"PMIX_RANK": "3"}) == 3
+    with pytest.raises(ValueError, match="none of PMI_RANK"):
+        part_index(["PMI_RANK"], {"PMI_RANK": ""})
 
 
 def failure(kind: str, job_id: str | None = "5") -> Failure:

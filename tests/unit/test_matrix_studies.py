@@ -265,6 +265,19 @@ def test_environments_ignore_comments_and_order(tmp_path: Path) -> None:
     assert first == second == ["a==2", "b==1"]
 
 
+def test_environments_hold_what_they_include_and_their_recipe(tmp_path: Path) -> None:
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs" / "a.txt").write_text("a==2\n")
+    (tmp_path / "envs" / "b.txt").write_text("-r a.txt\nb==1\n")
+    plain = environment_identity("b", tmp_path)
+    assert plain == {"name": "b", "requirements": ["a==2", "b==1"]}
+    (tmp_path / "envs" / "b.sh").write_text("make\n")
+    assert len(environment_identity("b", tmp_path)["recipe_sha256"]) == 64
+    (tmp_path / "envs" / "b.txt").write_text("-r gone.txt\n")
+    with pytest.raises(ConfigError, match=r"envs/gone\.txt: No such file"):
+        environment_identity("b", tmp_path)
+
+
 # -- systems -----------------------------------------------------------------------------------------------------------
 
 

@@ -219,3 +219,23 @@ def test_a_peak_unlike_the_others_is_noted_in_its_row_and_changes_no_number() ->
     assert ["percent of peak is uncertain" in row["notes"] for row in rows] == [False, True, False]
     assert "50 % below the median of the 3 cells like it" in rows[1]["notes"]
     assert rows[1]["peak_flops_per_gpu"] == pytest.approx(rows[0]["peak_flops_per_gpu"] / 2)
+
+
+def test_what_the_framework_says_of_its_own_speed_stands_beside_ours():
+    cell = make_cell("deepspeed", 2, layout=Layout(2))
+    row = one_row(cell, ok(make_record(cell, 1, 0.5, reported_by_framework={"samples_per_s": 12.0})))
+    assert row["reported_samples_per_s"] == 12.0  # ours: 8 sequences in 0.5 s
+    assert row["reported_disagreement_percent"] == pytest.approx(-25.0)
+    row = one_row(cell, ok(make_record(cell, 1, 0.5, reported_by_framework={"tflops_per_gpu": 4.27819008e-4})))
+    # 213,909,504 FLOP/s a process (see above); the framework counts twice as many.
+    assert row["reported_disagreement_percent"] == pytest.approx(100.0)
+    silent = one_row(cell, ok(make_record(cell)))
+    assert pd.isna(silent["reported_samples_per_s"]) and pd.isna(silent["reported_disagreement_percent"])
+
+
+def test_a_cpu_in_cudas_place_is_marked():
+    cell = make_cell("axonn")
+    settings = {"initial_weights": "shared", "cuda_stand_in": "axonn believes to be on CUDA"}
+    row = one_row(cell, ok(make_record(cell, settings=settings)))
+    assert row["cuda_stand_in"] is True and "for correctness" in row["notes"]
+    assert one_row(cell, ok(make_record(cell)))["cuda_stand_in"] is False

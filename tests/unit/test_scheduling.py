@@ -13,7 +13,7 @@ import yaml
 
 from factories import make_cell
 from launching.interpreter import interpreter_file, training_command
-from launching.node import missing_gpus
+from launching.part import missing_gpus
 from launching.placement import ranks_by_node
 from matrix.config import check_config
 from matrix.errors import ConfigError

@@ -16,6 +16,7 @@ from launching.interpreter import interpreter_file
 from matrix.cells import identity_hash
 from matrix.config import check_config
 from matrix.errors import ConfigError, nearest
+from matrix.frameworks import environment_identity
 from matrix.plan import index_cells, record_path, study_folder
 from matrix.plan_lines import missing_lines, plan_lines
 from matrix.sources import combined_digest

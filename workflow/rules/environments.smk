@@ -1,6 +1,6 @@
 # Python for the frameworks that cannot use the workflow's own: made once, on the file system that all nodes see.
 #
-# in   envs/<environment>.txt, for conda envs/<environment>.yaml
+# in   envs/<environment>.txt, with envs/<environment>.sh where one is built; for conda envs/<environment>.yaml
 # out  environments/<kind>-<environment>.txt: the path of the interpreter
 
 
@@ -16,7 +16,7 @@ rule make_venv:
         "../../envs/workflow.yaml"
     params:
         # Not their time: a copy of the file keeps an older one.
-        requirements=lambda wildcards, input: Path(input[0]).read_text(),
+        requirements=lambda wildcards: identity_hash(environment_identity(wildcards.environment, ROOT)),
     shell:
         "exec python scripts/make_venv.py --requirements {input:q} --folder environments/venv-{wildcards.environment:q}"
         " --output {output:q} 2> >(tee {log:q} >&2)"

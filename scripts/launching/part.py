@@ -1,6 +1,7 @@
-"""One node's part of a cell: start its ranks, wait for their common end, report what became of them.
+"""One part of a cell: start its ranks, wait for their common end, report what became of them.
 
-The launcher calls it for the machine it runs on; under Slurm it starts `launch_node.py` on every node of the job.
+The launcher calls it for the machine it runs on. Under Slurm it starts `launch_part.py` on every node of the job, and
+under MPI once for every rank, since it is MPI's own starter that tells a process which rank it is.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from typing import Any
 from launching.child import LAUNCHER_VARIABLE
 from launching.environment import available_cores, rank_variables, shared_settings, threads_per_process
 from launching.host_load import host_memory_kills, others_cpu_s, read_host_clock
-from launching.placement import host_name, ranks_by_node
+from launching.placement import Part, host_name, parts
 from launching.processes import Ending, Limits, LogWriter, RankCommand, run_ranks
 
 
 @dataclass(frozen=True)
-class NodeJob:
-    """What every node of a cell is told; JSON in the folder of the exchange.
+class LaunchPlan:
+    """What every part of a cell is told; JSON in the folder of the exchange.
 
     command: starts one training process. environment: the system file's variables. cores: what the scheduler gives the
     cell on each node; None where it has all of the machine. gpus_visible: the scheduler shows each node its GPUs, so a
-    missing one can be noticed before anything starts.
+    missing one can be noticed before anything starts. mpi: the ranks are started under MPI, a part each.
     """
 
     command: Sequence[str]
@@ -35,6 +36,11 @@ class NodeJob:
     environment: Mapping[str, str]
     cores: int | None = None
     gpus_visible: bool = False
+    mpi: bool = False
+
+    def parts(self) -> list[Part]:
+        """Its ranks as they are watched."""
+        return parts(self.num_gpus, self.num_nodes, one_rank_each=self.mpi)
 
     def shares(self, num_ranks: int) -> tuple[int, int, dict[str, str]]:
         """On a node with `num_ranks` ranks: its cores, the threads of each process, the variables each process gets."""
@@ -44,12 +50,13 @@ class NodeJob:
 
 
 @dataclass(frozen=True)
-class NodeReport:
-    """What became of one node's ranks. `kind` and what follows it are an Ending's (launching/processes.py).
+class PartReport:
+    """What became of one part's ranks. `kind` and what follows it are an Ending's (launching/processes.py).
 
     settings: the variables every process got. Times in seconds.
     """
 
+    part: int
     node: int
     host: str
     cpu_cores: int
@@ -69,21 +76,22 @@ class NodeReport:
         return Ending(self.kind, self.reason, self.rank, tuple(self.last_lines))
 
 
-def run_node(job: NodeJob, node: int, limits: Limits, log: LogWriter) -> NodeReport:
-    """Run this node's ranks to their common end."""
-    ranks = ranks_by_node(job.num_gpus, job.num_nodes)[node]
-    cores, threads, settings = job.shares(len(ranks))
+def run_part(job: LaunchPlan, index: int, limits: Limits, log: LogWriter) -> PartReport:
+    """Run the ranks of part `index` of the job, on this machine, to their common end."""
+    part = job.parts()[index]
+    cores, threads, settings = job.shares(part.local_size)
     kills_before = host_memory_kills()
     before = read_host_clock()
-    lacking = missing_gpus(len(ranks), os.environ) if job.gpus_visible else ""
+    lacking = missing_gpus(part.local_size, os.environ) if job.gpus_visible else ""
     if lacking:
         ending = Ending("gpu_missing", f"node {host_name()} {lacking}")
     else:
-        ending = run_ranks(_commands(job, ranks, settings), limits, log)
+        ending = run_ranks(_commands(job, part, settings), limits, log)
     after = read_host_clock()
     kills_after = host_memory_kills()
-    return NodeReport(
-        node=node,
+    return PartReport(
+        part=index,
+        node=part.node,
         host=host_name(),
         cpu_cores=cores,
         threads_per_process=threads,
@@ -99,11 +107,26 @@ def run_node(job: NodeJob, node: int, limits: Limits, log: LogWriter) -> NodeRep
     )
 
 
-def silent_node(job: NodeJob, node: int, host: str, wall_s: float) -> NodeReport:
-    """In place of a node that was killed before it could report; what others used there is not known."""
-    cores, threads, settings = job.shares(len(ranks_by_node(job.num_gpus, job.num_nodes)[node]))
-    ended = time.time()
-    return NodeReport(node, host, cores, threads, settings, wall_s, None, False, ended, "killed", "", None, ())
+def silent_part(job: LaunchPlan, index: int, host: str, wall_s: float) -> PartReport:
+    """In place of a part that was killed before it could report; what others used there is not known."""
+    part = job.parts()[index]
+    cores, threads, settings = job.shares(part.local_size)
+    return PartReport(
+        part=index,
+        node=part.node,
+        host=host,
+        cpu_cores=cores,
+        threads_per_process=threads,
+        settings=settings,
+        wall_s=wall_s,
+        others_cpu_s=None,
+        killed_for_memory=False,
+        ended_unix_s=time.time(),
+        kind="killed",
+        reason="",
+        rank=None,
+        last_lines=(),
+    )
 
 
 def missing_gpus(wanted: int, environment: Mapping[str, str]) -> str:
@@ -116,10 +139,10 @@ def missing_gpus(wanted: int, environment: Mapping[str, str]) -> str:
     return ""
 
 
-def _commands(job: NodeJob, ranks: range, settings: Mapping[str, str]) -> list[RankCommand]:
+def _commands(job: LaunchPlan, part: Part, settings: Mapping[str, str]) -> list[RankCommand]:
     def variables(rank: int) -> dict[str, str]:
-        local = rank - ranks.start
-        return rank_variables(rank, local, job.num_gpus, len(ranks), job.master_address, job.master_port)
+        local = part.first_local + rank - part.ranks.start
+        return rank_variables(rank, local, job.num_gpus, part.local_size, job.master_address, job.master_port)
 
     shared: dict[str, Any] = {**os.environ, **settings, LAUNCHER_VARIABLE: str(os.getpid())}
-    return [RankCommand(rank, job.command, {**shared, **variables(rank)}) for rank in ranks]
+    return [RankCommand(rank, job.command, {**shared, **variables(rank)}) for rank in part.ranks]

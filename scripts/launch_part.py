@@ -1,0 +1,44 @@
+"""One part of a cell: a node's ranks in a Slurm job, or one rank under MPI; launch.py has srun or mpiexec start it."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from launching.child import adopt_orphans, die_with_parent
+from launching.exchange import Exchange
+from launching.part import LaunchPlan, run_part
+from launching.processes import Limits, LogWriter
+from launching.starters import SLURM_VARIABLE, part_index
+from launching.stop import StopRequest
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--exchange", type=Path, required=True, help="folder shared with the launcher; holds launch-plan.json"
+    )
+    parser.add_argument("--part-from", required=True, help="variables of which one says which part this is, by commas")
+    args = parser.parse_args()
+    variables = args.part_from.split(",")
+    if SLURM_VARIABLE not in variables:  # Slurm ends what it started; MPI's starter may be killed itself
+        die_with_parent(os.getppid())
+    adopt_orphans()
+    stop = StopRequest((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    exchange = Exchange(args.exchange)
+    job = LaunchPlan(**exchange.read_plan())
+    # The time limits are the launcher's, which sees all nodes; here only the own ranks' ends and a signal count.
+    limits = Limits(math.inf, math.inf, stop.reason, exchange.has_arrived, exchange.has_started)
+    report = run_part(job, part_index(variables), limits, LogWriter(sys.stdout))
+    exchange.write_part_report(report.part, asdict(report))
+    # The starter ends the other parts when one of them fails.
+    return 1 if report.kind else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""What a training process finds out before it trains: other versions than the cell's, packages that are not there."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import pytest
+
+from train import check_versions, failure_status
+from training.contract import Framework, NotAvailable
+
+NUMPY = importlib.metadata.version("numpy")
+FRAMEWORK = Framework(1, "nothing", frozenset(), packages=("numpy", "no-such-package"))
+
+
+def test_another_version_than_the_cells_is_told_with_what_to_do() -> None:
+    with pytest.raises(NotAvailable, match=rf"numpy {NUMPY} is installed and envs/nothing.txt says numpy==1.0"):
+        check_versions(FRAMEWORK, {"name": "nothing", "requirements": ["numpy==1.0"]})
+
+
+@pytest.mark.parametrize("requirement", [f"numpy=={NUMPY}", "numpy", "numpy>=1", "no-such-package==3", "other==1"])
+def test_versions_that_are_right_or_open(requirement: str) -> None:
+    check_versions(FRAMEWORK, {"name": "nothing", "requirements": [requirement]})
+
+
+def test_how_a_package_was_built_is_no_other_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.13.0+cu126")
+    check_versions(Framework(1, "torch", frozenset(), packages=("torch",)), {"requirements": ["torch==2.13.0"]})
+
+
+@pytest.mark.parametrize(
+    ("package", "module"), [("deepspeed", "deepspeed"), ("megatron-core", "megatron"), ("nvidia-ml-py", "nvidia_ml_py")]
+)
+def test_a_package_that_is_not_installed(package: str, module: str) -> None:
+    framework = Framework(1, "nothing", frozenset(), packages=(package,))
+    assert failure_status(ModuleNotFoundError(f"No module named {module!r}", name=module), framework) == "not_available"
+    assert failure_status(ModuleNotFoundError("No module named 'other'", name="other"), framework) == "error"

@@ -1,10 +1,60 @@
-"""For all tests: Ctrl-C means what it means at a terminal, also where the tests were started in the background."""
+"""For all tests: what stays together in one process, what Ctrl-C means, and the frameworks' own Pythons."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+# Folders whose tests share something dear: one Slurm, one measured project.
+TOGETHER = ("slurm", "workflow")
 
 
 def pytest_configure() -> None:
     # A shell starts background jobs with SIGINT ignored, and every process below would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several processes (pytest-xdist) a folder of TOGETHER, or else a file, is one process's work."""
+    for item in items:
+        parts = item.path.relative_to(TESTS).parts
+        item.add_marker(pytest.mark.xdist_group(parts[0] if parts[0] in TOGETHER else item.path.stem))
+
+
+@pytest.fixture(scope="session")
+def axonn_paper_python() -> str:
+    """Of the environment of AxoNN, Megatron-LM and DeepSpeed."""
+    return framework_python("axonn_paper")
+
+
+@pytest.fixture(scope="session")
+def horovod_python() -> str:
+    """Of Horovod's environment, which is built from its source the first time (about six minutes on two cores)."""
+    return framework_python("horovod")
+
+
+def framework_python(name: str) -> str:
+    """The interpreter of `envs/<name>.txt` in the checkout's environments/, made as the workflow makes it."""
+    folder = ROOT / "environments"
+    note = folder / f"venv-{name}.txt"
+    folder.mkdir(exist_ok=True)
+    with Path(tempfile.gettempdir(), f"scaling-eval-tests-{os.getuid()}-{name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (note.is_file() and Path(note.read_text().strip()).is_file()):
+            command = [sys.executable, "scripts/make_venv.py", "--requirements", f"envs/{name}.txt"]
+            command += ["--folder", f"environments/venv-{name}", "--output", f"environments/venv-{name}.txt"]
+            done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            if done.returncode:
+                # In CI an environment that cannot be had is a failure: skipped tests there would go unnoticed.
+                stop = pytest.fail if os.environ.get("CI_REQUIRES_ALL") else pytest.skip
+                stop(f"envs/{name}.txt could not be installed: {done.stdout.strip().splitlines()[-1]}")
+    return note.read_text().strip()

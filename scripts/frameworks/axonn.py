@@ -50,6 +50,16 @@ def unsupported_reason(cell: Cell) -> str | None:
         return f"weights of width {model.hidden_size} cannot be cut evenly into {rows} x {columns} x {depth} parts"
     if model.vocab_size % rows or (model.vocab_size // rows) * (model.hidden_size // columns) % depth:
         return f"a vocabulary of {model.vocab_size} cannot be cut evenly into {rows} x {columns} x {depth} parts"
+    if depth > 1 and layout.pipeline_parallel > 1:
+        return (
+            "AxoNN 0.2.0 gathers a weight into itself, which torch takes for a change, so no second micro-batch may be "
+            "on its way: a depth above 1 goes with one pipeline stage"
+        )
+    if tensor > 1 and layout.pipeline_parallel > 2:
+        return (
+            "between AxoNN's first and last stage messages are taken as they arrive, on each tensor rank by itself, so "
+            "that their reductions may meet in different orders and add up what does not belong together"
+        )
     if layout.pipeline_parallel > 1 and cell.num_micro_batches < 2:
         return "AxoNN's pipeline needs at least two micro-batches: with one it never asks for the first message"
     if model.tie_embeddings and (layout.pipeline_parallel > 1 or tensor * depth > 1):
@@ -66,7 +76,7 @@ def unsupported_reason(cell: Cell) -> str | None:
 
 def create_engine(job: Job) -> Engine:
     """This rank's stage, its part of the products, and AxoNN's engine around them."""
-    stand_in = _import_axonn(job)
+    stand_in = _start_mpi(job)
     from axonn import axonn as ax
     from axonn.inter_layer import AxoNN_Inter_Layer_Engine
 
@@ -106,22 +116,23 @@ def create_engine(job: Job) -> Engine:
     )
 
 
-def _import_axonn(job: Job) -> str | None:
-    """Load MPI and AxoNN; what stands in for CUDA, or None. MPI must number the ranks as the launcher does."""
+def _start_mpi(job: Job) -> str | None:
+    """What stands in for CUDA, or None; with MPI started, which must number the ranks as the launcher does."""
     from training.cuda_stand_in import stand_in
 
     standing_in = stand_in("axonn") if job.cell.device == "cpu" else None
-    import axonn.axonn  # noqa: F401  (tells mpi4py not to start MPI by itself)
-
     try:
         import mpi4py
+
+        # Before MPI is loaded: AxoNN wants it not started by then, and a rank that leaves without an orderly end takes
+        # the others with it.
+        mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise NotAvailable(
             f"AxoNN sends over MPI, and mpi4py cannot load it ({str(error).splitlines()[0]}): pip install mpi4py mpich "
             f"in its environment, or load the site's MPI in `setup` of the system file"
         ) from error
-    mpi4py.rc.finalize = True
     if not MPI.Is_initialized():
         MPI.Init()
     place = (MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size())

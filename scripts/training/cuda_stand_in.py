@@ -28,19 +28,30 @@ def stand_in(package: str) -> str | None:
     """
     if torch.cuda.is_available():
         return None
+    _replace()
+    return f"{package} believes to be on CUDA: device calls, nccl and device='cuda' are answered by the CPU and gloo"
+
+
+@functools.cache
+def _replace() -> None:
+    """Once a process, whoever asks."""
     _replace_device_calls()
     _replace_factories()
+    _replace_type_names()
     _replace_communication()
-    return f"{package} believes to be on CUDA: device calls, nccl and device='cuda' are answered by the CPU and gloo"
 
 
 def _replace_device_calls() -> None:
     cuda = torch.cuda
     cuda.current_device = lambda: torch.device("cpu")
-    cuda.set_device = cuda.synchronize = cuda.empty_cache = _nothing
+    for name in ("set_device", "synchronize", "empty_cache"):
+        setattr(cuda, name, _make_nothing())  # one each: torch.compile wants to know them apart
     cuda.manual_seed = torch.manual_seed
-    cuda.get_rng_state = lambda *_, **__: torch.get_rng_state()
+    cuda.get_rng_state = cuda.random.get_rng_state = lambda *_, **__: torch.get_rng_state()
     cuda.set_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
+    # Megatron-core sets states of random numbers past set_rng_state: in calls that torch keeps until CUDA starts.
+    cuda.default_generators = {cuda.current_device(): torch.default_generator}
+    cuda._lazy_call = lambda call, **_: call()
     torch.Tensor.cuda = lambda self, *_, **__: self
 
 
@@ -51,8 +62,6 @@ def _replace_factories() -> None:
 
 
 def _on_cpu(factory: Callable[..., Any]) -> Callable[..., Any]:
-    if hasattr(factory, "__wrapped__"):  # replaced already
-        return factory
 
     @functools.wraps(factory)
     def made(*arguments: Any, **options: Any) -> Any:
@@ -63,9 +72,19 @@ def _on_cpu(factory: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
+def _replace_type_names() -> None:
+    """Megatron-core tells number formats apart by names like torch.cuda.HalfTensor."""
+    type_of = torch.Tensor.type
+
+    @functools.wraps(type_of)
+    def named_as_on_cuda(tensor: torch.Tensor, *arguments: Any, **options: Any) -> Any:
+        answer = type_of(tensor, *arguments, **options)
+        return answer.replace("torch.", "torch.cuda.", 1) if isinstance(answer, str) else answer
+
+    torch.Tensor.type = named_as_on_cuda
+
+
 def _replace_communication() -> None:
-    if hasattr(dist.new_group, "__wrapped__"):
-        return
     new_group, barrier, gather = dist.new_group, dist.barrier, dist.all_gather_into_tensor
 
     @functools.wraps(new_group)
@@ -85,5 +104,5 @@ def _replace_communication() -> None:
     dist.new_group, dist.barrier, dist.all_gather_into_tensor = gloo_group, plain_barrier, gather_scalars_too
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    return None
+def _make_nothing() -> Callable[..., None]:
+    return lambda *_, **__: None

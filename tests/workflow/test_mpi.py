@@ -1,0 +1,82 @@
+"""Ranks under MPI: mpiexec starts them, and they end as all others do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from project import ROOT, Project, wait_until
+from test_failures import assert_nothing_left
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+TWO = {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": [2]}}}
+
+
+@pytest.fixture
+def mpi_project(fresh_project: Project, axonn_paper_python: str) -> Project:
+    for name in ("nothing", "nothing_mpi"):
+        file = ROOT / "tests" / "data" / f"{name}.py"
+        (fresh_project.root / "scripts" / "frameworks" / file.name).write_text(file.read_text())
+    (fresh_project.root / "envs" / "nothing.txt").write_text("numpy\n")
+    use_python(fresh_project, axonn_paper_python)
+    fresh_project.write_study(frameworks={"nothing_mpi": None}, comparisons=TWO)
+    return fresh_project
+
+
+def use_python(project: Project, python: str) -> None:
+    system = {"description": "tests", "device": "cpu", "gpus_per_node": "auto", "cpu_processes": 4}
+    system["environments"] = {"axonn_paper": {"kind": "python", "python": python}}
+    project.write_yaml("config/systems/local.yaml", system)
+
+
+def test_mpiexec_starts_the_ranks_and_a_killed_one_ends_them_all(mpi_project: Project) -> None:
+    snakemake = mpi_project.start("tiny")
+    wait_until(lambda: len(mpi_project.ranks()) == 2 and mpi_project.started_ranks() == 2, "both ranks", 120)
+    os.kill(mpi_project.ranks()[1].pid, signal.SIGKILL)
+    assert snakemake.wait(timeout=60) != 0
+    assert_nothing_left(mpi_project)
+    failure = mpi_project.failure("nothing_mpi", 2)
+    assert failure["kind"] == "killed"
+    assert failure["reason"] == "rank 1 was ended by SIGKILL"
+    again = mpi_project.snakemake("tiny")
+    assert again.returncode == 0, again.output
+    record = json.loads(mpi_project.record("nothing_mpi", 2).read_text())
+    assert record["status"] == "ok"
+    assert [rank["local_rank"] for rank in record["ranks"]] == [0, 1]
+    assert len(record["launch"]["hosts"]) == 1
+    # Two processes of one part each share the machine's cores as the ranks of other frameworks do.
+    assert record["launch"]["threads_per_process"] == max(1, record["launch"]["cpu_cores"] // 2)
+    # The sum over both ranks' batches, so that MPI has joined them.
+    assert len({rank["losses"][0] for rank in record["ranks"]}) == 1
+    assert_nothing_left(mpi_project)
+
+
+def test_a_killed_launcher_takes_mpiexec_and_the_ranks_with_it(mpi_project: Project) -> None:
+    snakemake = mpi_project.start("tiny")
+    wait_until(lambda: len(mpi_project.ranks()) == 2 and mpi_project.started_ranks() == 2, "both ranks", 120)
+    for process in mpi_project.processes():
+        with contextlib.suppress(psutil.Error):
+            if "scripts/launch.py" in process.cmdline():
+                process.send_signal(signal.SIGKILL)
+    wait_until(lambda: not mpi_project.ranks(), "the ranks' end", 20)
+    assert snakemake.wait(timeout=60) != 0
+    wait_until(lambda: not mpi_project.processes(), "the end of all", 20)
+
+
+def test_without_mpiexec_or_its_library_it_is_not_available(mpi_project: Project, tmp_path: Path) -> None:
+    # An interpreter without either: the workflow's own.
+    use_python(mpi_project, sys.executable)
+    run = mpi_project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    (row,) = mpi_project.measurements()
+    assert row["status"] == "not_available"
+    assert "no mpiexec beside the Python of the environment axonn_paper" in row["reason"]
+    assert "not available" in mpi_project.table("strong_scaling")

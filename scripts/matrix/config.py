@@ -65,7 +65,8 @@ def _explain(error: jsonschema.ValidationError) -> str:
     if error.validator == "enum":
         return f"{where}: {error.instance!r} is not allowed{nearest(error.instance, map(str, error.validator_value))}"
     if error.validator == "type":
-        wanted = _KINDS.get(error.validator_value, error.validator_value)
+        kinds = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
+        wanted = " or ".join(_KINDS.get(kind, kind) for kind in kinds)
         return f"{where}: {error.instance!r} is not {wanted}{_hint(error)}"
     meaning = error.schema.get("description", "") if isinstance(error.schema, Mapping) else ""
     return f"{where}: {error.message}" + (f" ({meaning})" if meaning else "")
@@ -78,6 +79,7 @@ _KINDS = {
     "integer": "a whole number",
     "number": "a number",
     "boolean": "true or false",
+    "null": "nothing",
 }
 
 

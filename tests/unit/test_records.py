@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
-from factories import make_record
+from factories import make_cell, make_record
 from launching.processes import LAST_LINE_LIMIT, LogWriter
+from matrix.config import check_config
+from matrix.errors import ConfigError
 from matrix.plan import PlannedCell, Study, record_path
 from metrics.rows import measurement_rows
 from records.reading import read_outcomes
 from records.setting_aside import forget, set_aside_damaged
 from studies import comparison, expand, study_config
 
+ROOT = Path(__file__).resolve().parents[2]
 Change = Callable[[dict[str, Any]], Any]
 
 
@@ -106,3 +109,9 @@ def test_output_without_end_is_cut(tmp_path: Path) -> None:
     log.close()
     assert log.last_lines(0)[-1] == "last"
     assert max(map(len, log.last_lines(0))) <= LAST_LINE_LIMIT
+
+
+def test_a_setting_that_no_record_can_hold_is_told_in_words() -> None:
+    record = make_record(make_cell(), settings={"initial_weights": "shared", "config": {"a": 1}}, check=False)
+    with pytest.raises(ConfigError, match="config: {'a': 1} is not a text or a number or true or false or nothing"):
+        check_config(record, "record", ROOT, "record")

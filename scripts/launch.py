@@ -11,6 +11,7 @@ import json
 import signal
 import sys
 import tempfile
+import traceback
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,10 @@ def main() -> int:
         where = f" ({error.filename})" if error.filename else ""
         hint = "; make room and run again" if kind == "disk_full" else ""
         _fail(args, kind, f"{error.strerror or error}{where}{hint}")
+        return 1
+    except Exception as error:
+        traceback.print_exc()
+        _fail(args, "crash", f"the launcher itself failed, which is a fault of ours: {type(error).__name__}: {error}")
         return 1
 
 

@@ -22,12 +22,13 @@ from typing import Any
 from matrix.cells import Cell
 from training.contract import Engine, Framework, Job, NotAvailable
 from training.layouts import torch_reason
+from training.storage import StateStorage
 
 FRAMEWORK = Framework(
     version=1,
     environment="axonn_paper",
     parallelism=frozenset({"data", "tensor", "pipeline"}),
-    options={"columns": (1, 2, 4, 8), "depth": (1, 2, 4, 8, 16, 32)},
+    options={"columns": (1, 2, 4, 8), "depth": (1, 2, 4, 8, 12, 16, 24, 32, 48, 96)},
     packages=("torch", "axonn", "mpi4py", "mpich"),
     untraced_communication=True,
     mpi=True,
@@ -72,6 +73,21 @@ def unsupported_reason(cell: Cell) -> str | None:
     if cell.device == "cpu" and cell.precision != "fp32":
         return f"AxoNN casts on CUDA only; on a CPU it trains in fp32, not {cell.precision}"
     return torch_reason(cell)
+
+
+def stored_state(cell: Cell) -> StateStorage:
+    """Autocast over float32 weights. Depth ranks share the weights of the products, gathered one by one when used."""
+    depth = FRAMEWORK.option(cell, "depth")
+    return StateStorage(
+        parameter_shards=depth,
+        gradient_shards=depth,
+        optimizer_shards=depth,
+        # The parts that arrive and the whole made of them.
+        matrix_bytes=None if depth == 1 else 12 if cell.precision == "fp32" else 8,
+        only_products_are_cut=True,
+        logits_are_cut=False,
+        saves_uncast_inputs=cell.layout.tensor_parallel * depth > 1,
+    )
 
 
 def create_engine(job: Job) -> Engine:

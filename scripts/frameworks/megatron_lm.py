@@ -29,6 +29,7 @@ from matrix.cells import OPTIMIZER, Cell
 from training.contract import Engine, Framework, Job, NotAvailable
 from training.layouts import torch_reason
 from training.megatron_weights import load_shared_weights
+from training.storage import StateStorage
 from training.weights import STANDARD_DEVIATION, are_shared
 
 if TYPE_CHECKING:
@@ -145,6 +146,29 @@ def _mean_and_copy(token_losses: Tensor) -> tuple[Tensor, Tensor]:
     """What to differentiate and what to report; a copy, because the schedule scales the first one in place."""
     mean = token_losses.mean()
     return mean, mean.detach().clone()
+
+
+def stored_state(cell: Cell) -> StateStorage:
+    """In half precision weights, gradients added up in it (bf16: in float32), float32 masters and Adam's two moments.
+
+    In fp32 the optimizer works on the weights themselves. Megatron's own layers keep attention's scores as softmax puts
+    them out, in float32, and once more in half precision.
+    """
+    sharded = FRAMEWORK.option(cell, "distributed_optimizer")
+    half = cell.precision != "fp32"
+    gradient_bytes = 2 if cell.precision == "fp16" else 4
+    return StateStorage(
+        parameter_bytes=2 if half else 4,
+        gradient_bytes=gradient_bytes,
+        optimizer_bytes=12 if half else 8,
+        step_bytes=4 if gradient_bytes == 2 else 0,
+        optimizer_shards=cell.layout.data_parallel if sharded else 1,
+        autocast=False,
+        attention_score_bytes=6 if half else 4,
+        selective="attention",
+        sequence_parallel=FRAMEWORK.option(cell, "sequence_parallel"),
+        virtual_stages=FRAMEWORK.option(cell, "virtual_stages"),
+    )
 
 
 def create_engine(job: Job) -> Engine:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from matrix.cells import Cell
 from training.contract import Engine, Framework, Job
 from training.layouts import stage_blocks, torch_reason
+from training.storage import StateStorage
 
 FRAMEWORK = Framework(
     version=1,
@@ -30,6 +31,11 @@ def unsupported_reason(cell: Cell) -> str | None:
     if FRAMEWORK.option(cell, "schedule") == "1f1b" and micro_batches < stages:
         return f"1F1B needs at least as many micro-batches as stages: there are {micro_batches} and {stages}"
     return torch_reason(cell)
+
+
+def stored_state(cell: Cell) -> StateStorage:
+    """As the default, with as many micro-batches in flight as the schedule has."""
+    return StateStorage(schedule=FRAMEWORK.option(cell, "schedule"))
 
 
 def create_engine(job: Job) -> Engine:

@@ -5,6 +5,8 @@ one tensor group are neighbours, so that they share a node.
 
 `data_sharding`: over the data ranks, "none" replicates the tensor shards and all-reduces their gradients; "full" shards
 them further with FSDP2.
+`accumulate`: how gradients of several micro-batches are added up: "whole", reduced over the data ranks once a step, or,
+with sharding, as "shards", reduced with every micro-batch (more communication, less memory).
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ from __future__ import annotations
 from matrix.cells import Cell
 from training.contract import Engine, Framework, Job
 from training.layouts import torch_reason
+from training.storage import StateStorage
 
 FRAMEWORK = Framework(
     version=1,
     environment="torch",
     parallelism=frozenset({"data", "tensor"}),
-    options={"data_sharding": ("none", "full")},
+    options={"data_sharding": ("none", "full"), "accumulate": ("whole", "shards")},
     packages=("torch",),
 )
 
@@ -27,7 +30,26 @@ def unsupported_reason(cell: Cell) -> str | None:
     degree, vocabulary = cell.layout.tensor_parallel, cell.model.vocab_size
     if vocabulary % degree:
         return f"a vocabulary of {vocabulary} cannot be split evenly over {degree} tensor ranks"
+    if FRAMEWORK.option(cell, "accumulate") == "shards" and FRAMEWORK.option(cell, "data_sharding") == "none":
+        return "accumulate: shards needs data_sharding: full, without which there are no shards"
     return torch_reason(cell)
+
+
+def stored_state(cell: Cell) -> StateStorage:
+    """Tensor shards; without sharding, what replicates them works on a second copy, with it as in torch_fsdp."""
+    data = cell.layout.data_parallel
+    if FRAMEWORK.option(cell, "data_sharding") == "none":
+        return StateStorage(parameter_bytes=4 if data == 1 else 8)
+    number = 4 if cell.precision == "fp32" else 2
+    accumulates_whole = FRAMEWORK.option(cell, "accumulate") == "whole" and cell.num_micro_batches > 1
+    return StateStorage(
+        parameter_shards=data,
+        gradient_shards=1 if accumulates_whole else data,
+        optimizer_shards=data,
+        layer_bytes=3 * number + 4,
+        ends_bytes=2 * number,
+        autocast=False,
+    )
 
 
 def create_engine(job: Job) -> Engine:
@@ -51,7 +73,8 @@ def create_engine(job: Job) -> Engine:
     synchronised = always_synchronised
     if sharded:
         shard_fully(model, mesh["data"], cell.precision, reshard_after_forward=True)
-        synchronised = synchronised_by_fsdp(model)
+        if FRAMEWORK.option(cell, "accumulate") == "whole":
+            synchronised = synchronised_by_fsdp(model)
     elif cell.layout.data_parallel > 1:
         replicate_shards(model, mesh["data"])
         synchronised = synchronised_by_fsdp(model)

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+from matrix.cells import Cell
+from matrix.errors import ConfigError
+from matrix.frameworks import load_adaptor
+from matrix.memory_estimate import estimate_for, gpu_memory_gib
 from matrix.plan import PlannedCell, Study, without_record
 
 
@@ -23,16 +29,44 @@ def plan_lines(study: Study) -> list[str]:
     return lines
 
 
-def missing_lines(study: Study, results: Path) -> Iterator[str]:
-    """What each cell without a record is, repeats together: framework, model, layout, GPUs, nodes, time limit."""
+def missing_lines(study: Study, results: Path, hardware: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """What each cell without a record is, repeats together: framework, model, layout, GPUs, nodes, time limit, and the
+    memory it is predicted to need. Then the cells that this system is too small for, which no call starts.
+
+    hardware: config/hardware.yaml, for the memory of GPUs on a system that sets no limit of its own.
+    """
+    adaptors = {name: load_adaptor(name) for name in study.frameworks}
+    memory_gib = gpu_memory_gib(study.system, hardware or {})
     missing = without_record(study, results)
     repeats = Counter(planned.cell.cell_id for planned in missing)
     yield f"{study.name}: {len(missing)} of {len(study.runnable())} cells to measure on {study.system.name}"
     for cell in {planned.cell.cell_id: planned.cell for planned in missing}.values():
-        nodes = f", {cell.num_nodes} nodes" if cell.num_nodes > 1 else ""
         times = f", {repeats[cell.cell_id]} repeats" if repeats[cell.cell_id] > 1 else ""
         limit = f"at most {study.time_limit_minutes[cell.model.name]:g} minutes"
-        yield f"    {cell.label()}{nodes}{times}, {limit}"
+        memory = _memory(adaptors[cell.framework], cell, memory_gib)
+        yield f"    {cell.label()}{_nodes(cell)}{times}, {limit}{memory}"
+    for cell in {planned.cell.cell_id: planned.cell for planned in study.too_large()}.values():
+        memory = _memory(adaptors[cell.framework], cell, memory_gib)
+        yield f"    {cell.label()}{_nodes(cell)}, not started: needs {cell.num_gpus} GPUs{memory}"
+
+
+def _nodes(cell: Cell) -> str:
+    return f", {cell.num_nodes} nodes" if cell.num_nodes > 1 else ""
+
+
+def _memory(adaptor: ModuleType, cell: Cell, memory_gib: float | None) -> str:
+    """The estimate, marked where a GPU of `memory_gib` is predicted to be too small; nothing where none is made."""
+    try:
+        estimate = estimate_for(adaptor, cell)
+    except Exception as error:
+        raise ConfigError(
+            f"scripts/frameworks/{cell.framework}.py: stored_state failed for {cell.label()}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if estimate is None:
+        return ""
+    mark = "" if memory_gib is None or estimate.fits(memory_gib) else f", predicted NOT to fit {memory_gib:g} GiB"
+    return f", {estimate.words()}{mark}"
 
 
 def _words(planned: PlannedCell) -> str:

@@ -6,6 +6,10 @@ workflow's Python), with three names:
     FRAMEWORK: Framework                                what it is and what it can do
     unsupported_reason(cell: Cell) -> str | None        pure check; None when the layout can run
     create_engine(job: Job) -> Engine                   imports the framework and builds model, optimizer, groups
+
+and, where plain torch's is not its way, a fourth:
+
+    stored_state(cell: Cell) -> StateStorage            what of the model's state each GPU keeps (training/storage.py)
 """
 
 from __future__ import annotations

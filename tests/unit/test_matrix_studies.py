@@ -181,7 +181,8 @@ def test_the_plan_names_what_will_not_run_and_what_will(tmp_path: Path) -> None:
     ]
     assert list(missing_lines(study, tmp_path)) == [
         f"{study.name}: 2 of 2 cells to measure on here",
-        "    torch_ddp, small, 1 GPU, data 1, micro-batch 1, 2 repeats, at most 30 minutes",
+        "    torch_ddp, small, 1 GPU, data 1, micro-batch 1, 2 repeats, at most 30 minutes, about 29 MiB a GPU "
+        "(parameters 6, gradients 6, optimizer 12, activations 0, working set 5)",
     ]
 
 

@@ -113,5 +113,5 @@ def test_output_without_end_is_cut(tmp_path: Path) -> None:
 
 def test_a_setting_that_no_record_can_hold_is_told_in_words() -> None:
     record = make_record(make_cell(), settings={"initial_weights": "shared", "config": {"a": 1}}, check=False)
-    with pytest.raises(ConfigError, match="config: {'a': 1} is not a text or a number or true or false or nothing"):
+    with pytest.raises(ConfigError, match="is not a text or a number or true or false or nothing"):
         check_config(record, "record", ROOT, "record")

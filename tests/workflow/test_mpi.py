@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-from pathlib import Path
 
 import psutil
 import pytest
@@ -31,9 +30,10 @@ def mpi_project(fresh_project: Project, axonn_paper_python: str) -> Project:
     return fresh_project
 
 
-def use_python(project: Project, python: str) -> None:
+def use_python(project: Project, python: str, **variables: str) -> None:
+    """Take `python` for the environment of the MPI frameworks, with these variables in every process."""
     system = {"description": "tests", "device": "cpu", "gpus_per_node": "auto", "cpu_processes": 4}
-    system["environments"] = {"axonn_paper": {"kind": "python", "python": python}}
+    system |= {"environments": {"axonn_paper": {"kind": "python", "python": python}}, "environment": variables}
     project.write_yaml("config/systems/local.yaml", system)
 
 
@@ -71,12 +71,31 @@ def test_a_killed_launcher_takes_mpiexec_and_the_ranks_with_it(mpi_project: Proj
     wait_until(lambda: not mpi_project.processes(), "the end of all", 20)
 
 
-def test_without_mpiexec_or_its_library_it_is_not_available(mpi_project: Project, tmp_path: Path) -> None:
-    # An interpreter without either: the workflow's own.
-    use_python(mpi_project, sys.executable)
-    run = mpi_project.snakemake("tiny")
+def reasons(project: Project) -> dict[str, str]:
+    """Of a study whose cells are all not available: framework -> reason, which its table shows as well."""
+    run = project.snakemake("tiny")
     assert run.returncode == 0, run.output
-    (row,) = mpi_project.measurements()
-    assert row["status"] == "not_available"
-    assert "no mpiexec beside the Python of the environment axonn_paper" in row["reason"]
-    assert "not available" in mpi_project.table("strong_scaling")
+    rows = project.measurements()
+    assert {row["status"] for row in rows} == {"not_available"}
+    table = project.table("strong_scaling")
+    assert all(f"not available: {row['reason']}" in table for row in rows)
+    return {row["framework"]: row["reason"] for row in rows}
+
+
+def test_packages_that_are_not_there_are_told_with_what_to_install(mpi_project: Project) -> None:
+    use_python(mpi_project, sys.executable)  # the workflow's own, which has none of them
+    mpi_project.write_study(frameworks=dict.fromkeys(["nothing_mpi", "deepspeed", "megatron_lm"]), comparisons=TWO)
+    told = reasons(mpi_project)
+    assert "no mpiexec beside the Python of the environment axonn_paper" in told["nothing_mpi"]
+    assert "pip install mpich" in told["nothing_mpi"]
+    for framework in ("deepspeed", "megatron_lm"):
+        assert "pip install -r envs/axonn_paper.txt" in told[framework]
+
+
+def test_a_wrong_version_and_a_lost_mpi_library_are_told(mpi_project: Project, axonn_paper_python: str) -> None:
+    use_python(mpi_project, axonn_paper_python, MPI4PY_LIBMPI="/nowhere/libmpi.so")
+    mpi_project.edit("envs/axonn_paper.txt", "deepspeed==0.19.8", "deepspeed==0.1.0")
+    mpi_project.write_study(frameworks=dict.fromkeys(["axonn", "deepspeed"]), comparisons=TWO)
+    told = reasons(mpi_project)
+    assert "mpi4py cannot load it" in told["axonn"] and "pip install mpi4py mpich" in told["axonn"]
+    assert "deepspeed 0.19.8 is installed and envs/axonn_paper.txt says deepspeed==0.1.0" in told["deepspeed"]

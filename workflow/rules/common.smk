@@ -20,7 +20,7 @@ from matrix.frameworks import environment_identity
 from matrix.plan import index_cells, record_path, study_folder
 from matrix.plan_lines import missing_lines, plan_lines
 from matrix.sources import combined_digest
-from matrix.studies import load_study, load_system, misspelt_studies, study_names, unusable_studies
+from matrix.studies import load_hardware, load_study, load_system, misspelt_studies, study_names, unusable_studies
 from papers.loading import check_outputs
 from scheduling.endings import ask_slurm_for_reasons
 from scheduling.jobs import awaited_jobs, budget, tokenizing_resources, training_resources

@@ -66,7 +66,7 @@ def tell_plan(study):
     for line in plan_lines(study):
         logger.warning(line)
     if workflow.dryrun:
-        for line in missing_lines(study, RESULTS):
+        for line in explained(list, missing_lines(study, RESULTS, load_hardware(ROOT))):
             logger.info(line)
 
 

@@ -1,4 +1,8 @@
-"""Make a virtual environment from a requirements file and note its interpreter; pip's progress goes to the terminal."""
+"""Make a virtual environment from a requirements file and note its interpreter; all progress goes to the terminal.
+
+Where `envs/<name>.sh` lies beside `envs/<name>.txt` it is run after pip, with the environment's `bin` first on PATH: a
+recipe for what pip cannot install as it was released.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,10 @@ from atomic import replace_when_complete
 from launching.child import die_with_parent
 
 
+class NotInstalled(Exception):
+    """A step of the installation failed; the message names it, its output says why."""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requirements", type=Path, required=True, help="envs/<name>.txt")
@@ -27,24 +35,46 @@ def main() -> int:
         fcntl.flock(lock, fcntl.LOCK_EX)
         args.output.unlink(missing_ok=True)
         try:
-            python = make_venv(args.folder.resolve(), args.requirements)
-        except subprocess.CalledProcessError as error:
-            print(f"{args.requirements}: could not be installed (pip ended with {error.returncode})", file=sys.stderr)
+            python = make_venv(args.folder.resolve(), args.requirements, lock.fileno())
+        except NotInstalled as error:
+            print(f"{args.requirements}: could not be installed ({error})", file=sys.stderr)
             return 1
         with replace_when_complete(args.output, "w") as file:
             file.write(f"{python}\n")
     return 0
 
 
-def make_venv(folder: Path, requirements: Path) -> Path:
-    """A new environment in `folder` with what the file asks for; returns its interpreter."""
+def make_venv(folder: Path, requirements: Path, lock: int) -> Path:
+    """A new environment in `folder` with what the file asks for; returns its interpreter.
+
+    lock: the descriptor of the lock on `folder`. Raises NotInstalled.
+    """
     venv.create(folder, clear=True, with_pip=True)
     python = folder / "bin" / "python"
-    command = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-r", str(requirements)]
-    parent = os.getpid()
-    # On stderr, where progress belongs: Snakemake shows it and the rule keeps it.
-    subprocess.run(command, check=True, stdout=sys.stderr, preexec_fn=lambda: die_with_parent(parent))
+    run("pip", [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-r", str(requirements)], lock)
+    recipe = requirements.with_suffix(".sh")
+    if recipe.is_file():
+        search = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
+        run(recipe.name, ["bash", str(recipe)], lock, PATH=search)
     return python
+
+
+def run(name: str, command: list[str], lock: int, **variables: str) -> None:
+    """Run a step that dies with this process; raises NotInstalled where it fails.
+
+    What the step starts outlives it when it is killed, and may still write into the folder. It inherits the lock, so
+    that a successor waits for it.
+    """
+    parent = os.getpid()
+    done = subprocess.run(
+        command,
+        stdout=sys.stderr,  # where progress belongs: Snakemake shows it and the rule keeps it
+        env=os.environ | variables,
+        pass_fds=(lock,),
+        preexec_fn=lambda: die_with_parent(parent),
+    )
+    if done.returncode:
+        raise NotInstalled(f"{name} ended with {done.returncode}")
 
 
 if __name__ == "__main__":

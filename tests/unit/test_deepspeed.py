@@ -26,6 +26,7 @@ TIMEOUT_S = 900  # about 100 s on two idle cores: importing DeepSpeed takes ever
 # parameters ZeRO 3 leaves whole on every rank.
 MODEL = Model("small", num_layers=2, hidden_size=256, num_heads=4, seq_length=32, vocab_size=512)
 TIED = replace(MODEL, tie_embeddings=True)
+TINY = replace(MODEL, hidden_size=32)
 
 
 def make_cell(
@@ -177,11 +178,15 @@ def test_the_adaptor_is_not_taken_for_the_package(monkeypatch: pytest.MonkeyPatc
 
 
 # Keys begin with the number of processes.
-REFERENCES = {(MODEL, "fp32"): "1 torch", (TIED, "fp32"): "1 torch tied", (MODEL, "bf16"): "1 torch bf16"}
+REFERENCES = {(MODEL, "fp32"): "1 torch", (TIED, "fp32"): "1 torch tied", (TINY, "bf16"): "1 torch bf16"}
 CELLS = {
+    # First: ZeRO 3 numbers modules as long as a process lives, and its ranks must agree on the numbers.
+    "4 ZeRO 3": make_cell(4, zero_stage=3),
+    "4 pipeline x data": make_cell(2, 2),
+    "4 pipeline x data, ZeRO 1": make_cell(2, 2, zero_stage=1),
     "1 torch": make_cell(framework="torch_plain", micro_batch=8),
     "1 torch tied": make_cell(framework="torch_plain", micro_batch=8, model=TIED),
-    "1 torch bf16": make_cell(framework="torch_plain", micro_batch=8, precision="bf16"),
+    "1 torch bf16": make_cell(framework="torch_plain", micro_batch=8, precision="bf16", model=TINY),
     "1": make_cell(),
     "1 ZeRO 2": make_cell(zero_stage=2),
     "2 data": make_cell(2),
@@ -194,12 +199,9 @@ CELLS = {
     "2 pipeline, full": make_cell(pipeline=2, checkpointing="full"),
     "2 pipeline, selective": make_cell(pipeline=2, checkpointing="selective"),
     "2 data, after ZeRO 3": make_cell(2, checkpointing="selective"),
-    "2 bf16": make_cell(2, precision="bf16"),
-    "2 bf16, ZeRO 3": make_cell(2, precision="bf16", zero_stage=3),
-    "2 bf16, pipeline": make_cell(pipeline=2, precision="bf16"),
-    "4 pipeline x data": make_cell(2, 2),
-    "4 pipeline x data, ZeRO 1": make_cell(2, 2, zero_stage=1),
-    "4 ZeRO 3": make_cell(4, zero_stage=3),
+    "2 bf16": make_cell(2, precision="bf16", model=TINY),
+    "2 bf16, ZeRO 3": make_cell(2, precision="bf16", zero_stage=3, model=TINY),
+    "2 bf16, pipeline": make_cell(pipeline=2, precision="bf16", model=TINY),
 }
 
 
@@ -219,12 +221,5 @@ def test_every_layout_trains_like_one_process_of_torch(name: str, losses: dict[s
     assert len(ours) == len(reference) == STEPS
     difference = max(abs(a - b) / abs(b) for a, b in zip(ours, reference, strict=True))
     # bf16 keeps 8 bits, and DeepSpeed's weights are in it where torch's autocast has float32 ones.
-    assert difference <= (TOLERANCE if cell.precision == "fp32" else 5e-3)
+    assert difference <= (TOLERANCE if cell.precision == "fp32" else 5e-4)
     print(f"{name}: {difference:.1e}")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(TIMEOUT_S)
-def test_clipping_would_show(losses: dict[str, list[float]]) -> None:
-    """Gradients grow beyond a norm of 1 while the reference learns; DeepSpeed clips there unless told otherwise."""
-    assert losses["1 torch"][0] - losses["1 torch"][-1] > 1

@@ -23,7 +23,7 @@ from training.megatron_weights import parameter_source, tensor_shard
 from training.weights import parameter_shapes
 
 TOLERANCE = 1e-4
-TIMEOUT_S = 600  # about 100 s on two idle cores: importing Megatron takes every rank 10 s
+TIMEOUT_S = 900  # about 100 s on two idle cores: importing Megatron takes every rank 10 s
 MODEL = Model("tiny", num_layers=2, hidden_size=32, num_heads=4, seq_length=32, vocab_size=512)
 DEEP = replace(MODEL, num_layers=4)
 TIED = replace(DEEP, tie_embeddings=True)

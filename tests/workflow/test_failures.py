@@ -80,7 +80,7 @@ def faulty_project(
         write_faulty(project, fault, f"faulty_{fault}")
     frameworks = {**{f"faulty_{fault}": None for fault in FAULTS}, "torch_ddp": None}
     project.write_study(frameworks=frameworks, comparisons=TWO)
-    project.edit("config/systems/local.yaml", "startup_timeout_s: 300", "startup_timeout_s: 20")
+    project.edit("config/systems/local.yaml", "startup_timeout_s: 300", "startup_timeout_s: 40")
     with ended_afterwards(project):
         run = project.snakemake("tiny")
         assert_nothing_left(project)
@@ -91,7 +91,7 @@ def faulty_project(
     ("fault", "kind", "reason"),
     [
         ("crash", "crash", "rank 1: RuntimeError: this rank had enough"),
-        ("hang", "startup_timeout", "had not met the others after 20 s"),
+        ("hang", "startup_timeout", "had not met the others after 40 s"),
         ("same_share", "crash", "the ranks read shares 0 of 2 of the batch, not each of 2"),
     ],
 )

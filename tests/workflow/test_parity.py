@@ -1,7 +1,7 @@
 """The study `parity` on 1 and 2 processes, and a wrong adaptor beside it: equal losses are told from unequal ones.
 
-Four processes and the mixed layouts of the study are compared in tests/unit/test_frameworks.py, where one start of the
-processes serves all layouts; `./run parity` runs all of it.
+Of the frameworks with packages of their own, one layout each. The others, four processes and the mixed layouts are
+compared in tests/unit, where one start of the processes serves all layouts; `./run parity` runs all of it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,33 @@ from project import ROOT, Project
 pytestmark = pytest.mark.slow
 
 DOUBLE = "torch_ddp_without_allreduce"
+# One of each framework's layouts in the study; all but the last run under the Python of the paper's frameworks.
+PACKAGED = {
+    "axonn": {"pipeline_parallel": "all", "num_gpus": [2]},
+    "megatron_lm": {"tensor_parallel": "all", "num_gpus": [2]},
+    "deepspeed": {"zero_stage": 3, "num_gpus": [2]},
+    "horovod": {"num_gpus": [2]},
+}
 
 
 @pytest.fixture
-def parity_table(fresh_project: Project) -> list[dict[str, str]]:
+def parity_table(fresh_project: Project, axonn_paper_python: str, horovod_python: str) -> list[dict[str, str]]:
     """Rows of the table `parity` of the shipped study without its 4-process cells, plus the test double."""
+    pythons = {"axonn_paper": axonn_paper_python, "horovod": horovod_python}
+    system = yaml.safe_load((fresh_project.root / "config" / "systems" / "local.yaml").read_text())
+    system["environments"] = {name: {"kind": "python", "python": python} for name, python in pythons.items()}
+    fresh_project.write_yaml("config/systems/local.yaml", system)
     shutil.copy2(ROOT / "tests" / "data" / f"{DOUBLE}.py", fresh_project.root / "scripts" / "frameworks")
     study = yaml.safe_load((ROOT / "config" / "studies" / "parity.yaml").read_text())
     study["comparisons"]["parity"]["cross"]["num_gpus"] = [1, 2]
-    for framework in study["frameworks"].values():
-        if framework:
+    for name, framework in study["frameworks"].items():
+        if name in PACKAGED:
+            study["frameworks"][name] = {"layouts": [PACKAGED[name]]}
+        elif framework:
             framework["layouts"] = [layout for layout in framework["layouts"] if layout.get("num_gpus") != [4]]
     study["frameworks"][DOUBLE] = {"layouts": [{"num_gpus": [2]}]}
     fresh_project.write_yaml("config/studies/parity.yaml", study)
-    run = fresh_project.snakemake("parity", timeout=600)
+    run = fresh_project.snakemake("parity", timeout=1200)
     assert run.returncode == 0, run.output
     path = fresh_project.root / "results" / "local" / "parity" / "tables" / "parity.csv"
     with path.open(newline="") as file:
@@ -50,7 +63,7 @@ def losses_of(root: Path, cell_id: str) -> list[float]:
     return [sum(batch) / len(batch) for batch in zip(*held, strict=True)]
 
 
-@pytest.mark.timeout(700)
+@pytest.mark.timeout(2400)  # environments may have to be installed first
 def test_every_layout_prints_the_losses_of_plain_torch(parity_table: list[dict[str, str]]) -> None:
     (reference,) = [row["losses"] for row in parity_table if row["framework"] == "torch_plain"]
     assert len(reference) == 11
@@ -68,8 +81,9 @@ def test_every_layout_prints_the_losses_of_plain_torch(parity_table: list[dict[s
             assert row["within_tolerance"] == "True"
             layouts.add((row["framework"], int(row["num_gpus"]), row["layout"].partition(",")[0]))
     pure = {(f, 2, f"{axis} 2") for f, axis in PURE_AXIS.items()}
-    single = {(f, 1, "data 1") for f in (*PURE_AXIS, "torch_plain")}
+    single = {(f, 1, "data 1") for f in PURE_AXIS if f not in PACKAGED} | {("torch_plain", 1, "data 1")}
     assert layouts == pure | single
 
 
 PURE_AXIS = {"torch_ddp": "data", "torch_fsdp": "data", "torch_tensor": "tensor", "torch_pipeline": "pipeline"}
+PURE_AXIS |= {"axonn": "pipeline", "megatron_lm": "tensor", "deepspeed": "data", "horovod": "data"}

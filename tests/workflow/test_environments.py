@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from project import ROOT, Project
@@ -49,3 +57,64 @@ def test_an_environment_that_cannot_be_made_leaves_the_others(fresh_project: Pro
     assert not (fresh_project.root / "environments/venv-nothing.txt").exists()
     table = fresh_project.table("strong_scaling")
     assert "nothing" in table and "torch_plain" in table
+
+
+def write_recipe(project: Project, recipe: str) -> list[str]:
+    """An environment of nothing but what `recipe` does; returns the arguments that make it."""
+    (project.root / "envs/empty.txt").write_text("# nothing\n")
+    (project.root / "envs/empty.sh").write_text(recipe)
+    paths = {"requirements": "envs/empty.txt", "folder": "environments/venv-empty"}
+    paths |= {"output": "environments/venv-empty.txt"}
+    return [word for name, path in paths.items() for word in (f"--{name}", path)]
+
+
+def test_a_recipe_is_run_in_the_new_environment(fresh_project: Project) -> None:
+    recipe = "echo building; python -c 'import sys; print(sys.prefix)' >prefix.txt\n"
+    made = fresh_project.script("make_venv.py", *write_recipe(fresh_project, recipe))
+    assert made.returncode == 0, made.output
+    assert "building" in made.output
+    folder = fresh_project.root / "environments/venv-empty"
+    assert (fresh_project.root / "prefix.txt").read_text().strip() == str(folder)
+    assert folder.with_suffix(".txt").read_text().strip() == str(folder / "bin/python")
+
+
+def test_a_recipe_that_fails_leaves_no_interpreter(fresh_project: Project) -> None:
+    arguments = write_recipe(fresh_project, "echo no compiler; exit 3\n")
+    note = fresh_project.root / "environments/venv-empty.txt"
+    note.parent.mkdir()
+    note.write_text("of before\n")
+    made = fresh_project.script("make_venv.py", *arguments)
+    assert made.returncode == 1
+    assert made.output.splitlines()[-2:] == [
+        "no compiler",
+        "envs/empty.txt: could not be installed (empty.sh ended with 3)",
+    ]
+    assert not note.exists()
+
+
+def test_a_recipe_dies_with_its_parent_and_what_it_started_keeps_the_lock(fresh_project: Project) -> None:
+    arguments = write_recipe(fresh_project, "sleep 60 & echo $! >child; echo $$ >recipe; wait\n")
+    making = subprocess.Popen([sys.executable, "scripts/make_venv.py", *arguments], cwd=fresh_project.root)
+    recipe = fresh_project.root / "recipe"
+    wait_until(lambda: recipe.exists() and recipe.read_text().strip() != "")
+    child = psutil.Process(int((fresh_project.root / "child").read_text()))
+    try:
+        making.send_signal(signal.SIGKILL)
+        making.wait(10)
+        wait_until(lambda: not psutil.pid_exists(int(recipe.read_text())))
+        with (fresh_project.root / "environments/venv-empty.lock").open("a") as lock:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.kill(child.pid, signal.SIGKILL)
+            wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        if making.poll() is None:
+            making.kill()
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float = 90) -> None:
+    end = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)

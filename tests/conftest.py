@@ -9,11 +9,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-TESTS = Path(__file__).parent
-ROOT = TESTS.parent
+ROOT = Path(__file__).parents[1]
 # Folders whose tests share something dear: one Slurm, one measured project.
 TOGETHER = ("slurm", "workflow")
 
@@ -23,11 +23,18 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With several processes (pytest-xdist) a folder of TOGETHER, or else a file, is one process's work."""
-    for item in items:
-        parts = item.path.relative_to(TESTS).parts
-        item.add_marker(pytest.mark.xdist_group(parts[0] if parts[0] in TOGETHER else item.path.stem))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file, _, _ = nodeid.partition("::")
+            folder = Path(file).parent
+            return folder.name if folder.name in TOGETHER else file
+
+    return Together(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import psutil
 import pytest
 
-from project import ROOT, Project
+from project import ROOT, Project, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -93,28 +91,25 @@ def test_a_recipe_that_fails_leaves_no_interpreter(fresh_project: Project) -> No
 
 
 def test_a_recipe_dies_with_its_parent_and_what_it_started_keeps_the_lock(fresh_project: Project) -> None:
-    arguments = write_recipe(fresh_project, "sleep 60 & echo $! >child; echo $$ >recipe; wait\n")
+    """So that a successor does not make the folder anew while something still writes into it."""
+    arguments = write_recipe(fresh_project, "sleep 300 & echo $! >child; echo $$ >recipe; wait\n")
     making = subprocess.Popen([sys.executable, "scripts/make_venv.py", *arguments], cwd=fresh_project.root)
     recipe = fresh_project.root / "recipe"
-    wait_until(lambda: recipe.exists() and recipe.read_text().strip() != "")
+    wait_until(lambda: recipe.exists() and recipe.read_text().endswith("\n"), "the recipe to run", 120)
     child = psutil.Process(int((fresh_project.root / "child").read_text()))
-    try:
-        making.send_signal(signal.SIGKILL)
-        making.wait(10)
-        wait_until(lambda: not psutil.pid_exists(int(recipe.read_text())))
-        with (fresh_project.root / "environments/venv-empty.lock").open("a") as lock:
-            with pytest.raises(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.kill(child.pid, signal.SIGKILL)
-            wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+    making.send_signal(signal.SIGKILL)
+    making.wait(10)
+    wait_until(lambda: not psutil.pid_exists(int(recipe.read_text())), "the recipe to end")
+    with (fresh_project.root / "environments/venv-empty.lock").open("a") as lock:
+        with pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    finally:
-        if making.poll() is None:
-            making.kill()
+        child.kill()
+        wait_until(lambda: locks(lock), "the lock to be free")
 
 
-def wait_until(holds: Callable[[], bool], timeout_s: float = 90) -> None:
-    end = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+def locks(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

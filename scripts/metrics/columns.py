@@ -127,7 +127,9 @@ _METRICS = [
     ]),
     *_columns(TEXT, [("baseline", "", "cell_id of the baseline: the framework's best layout on baseline_num_gpus")]),
     *_columns(INTEGER, [("baseline_num_gpus", "", "N0")]),
-    *_columns(BOOLEAN, [("comparable", "", "false where the comparison mixes what must not be; see notes")]),
+    *_columns(BOOLEAN, [
+        ("comparable", "", "false where the comparison mixes what must not be, and for a cuda_stand_in; see notes"),
+    ]),
     *_columns(NUMBER, [
         ("peak_flops_per_gpu", "FLOP/s", "dense half-precision peak; on a CPU a process's measured rate"),
     ]),

@@ -268,7 +268,8 @@ def _add_scaling(rows: Sequence[Row], comparison: Comparison) -> None:
     for row, scaled in zip(measured, scale_points(points, comparison.scaling, comparison.baseline), strict=True):
         row |= {
             "best_layout": scaled.best_layout,
-            "comparable": scaled.comparable,
+            # Times of a CPU in CUDA's place say nothing beside others'.
+            "comparable": scaled.comparable and not row["cuda_stand_in"],
             "speedup": scaled.speedup,
             "parallel_efficiency": scaled.parallel_efficiency,
             "baseline": scaled.baseline,

@@ -13,7 +13,7 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cores=$(nproc)
+cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) # which goes by them, and Snakemake sets the first
 echo "Building Horovod $version with $cores cores (6 minutes on 2) ..."
 
 # The metadata that pip asks of the source need nothing but what is installed, so no build environment of its own.

@@ -11,7 +11,7 @@ from typing import Any
 from matrix.cells import Cell
 from matrix.errors import ConfigError
 from matrix.frameworks import load_adaptor
-from matrix.memory_estimate import estimate_for, gpu_memory_gib
+from matrix.memory_estimate import RESERVE_GIB, estimate_for, gpu_memory_gib
 from matrix.plan import PlannedCell, Study, without_record
 
 
@@ -65,7 +65,9 @@ def _memory(adaptor: ModuleType, cell: Cell, memory_gib: float | None) -> str:
         ) from error
     if estimate is None:
         return ""
-    mark = "" if memory_gib is None or estimate.fits(memory_gib) else f", predicted NOT to fit {memory_gib:g} GiB"
+    mark = ""
+    if memory_gib is not None and not estimate.fits(memory_gib):
+        mark = f", predicted NOT to fit {memory_gib:g} GiB with {RESERVE_GIB:g} to spare"
     return f", {estimate.words()}{mark}"
 
 

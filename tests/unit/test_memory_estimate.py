@@ -247,7 +247,7 @@ def test_a_dry_run_tells_what_each_cell_needs_and_marks_what_will_not_fit(tmp_pa
         f"    torch_ddp, small, 1 GPU, data 1, micro-batch 1, at most 30 minutes, {needs}",
         f"    torch_ddp, small, 8 GPU, data 8, micro-batch 1, 2 nodes, not started: needs 8 GPUs, {needs}",
     ]
-    assert tight[1:] == [f"{line}, predicted NOT to fit 1.5 GiB" for line in roomy[1:]]
+    assert tight[1:] == [f"{line}, predicted NOT to fit 1.5 GiB with 1.5 to spare" for line in roomy[1:]]
 
 
 def test_an_adaptor_whose_storage_cannot_be_asked_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,3 +183,17 @@ def test_a_format_that_a_killed_call_left_out_is_made(project: Project, name: st
     assert run.returncode == 0, run.output
     assert (run.jobs("make_table"), run.jobs("train_cell")) == (1, 0)
     assert (project.root / "results" / "local" / "tiny" / name).is_file()
+
+
+def test_a_record_that_comes_back_is_in_the_tables_again(project: Project) -> None:
+    """Tables of what there was without it must not pass for up to date, however old it is."""
+    record = project.record("torch_plain")
+    aside = record.rename(record.with_name("aside.json"))
+    assert project.script("make_report.py", "--partial", "tiny").returncode == 0
+    assert "missing" in {row["status"] for row in project.measurements()}
+    aside.rename(record)
+    run = project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    assert (run.jobs("train_cell"), run.jobs("collect_measurements")) == (0, 1)
+    assert {row["status"] for row in project.measurements()} == {"ok"}
+    assert project.snakemake("tiny").nothing_done

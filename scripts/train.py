@@ -25,7 +25,6 @@ from training.batches import BatchReader
 from training.contract import Engine, Framework, Job, NotAvailable
 from training.loop import Timings, run_batches
 
-INSTALL = "pip install -r envs/{}.txt"
 # not_available is a record, and records are kept.
 RUN_AGAIN = "then status.py forget --status not_available has the cell run again"
 MATMUL_SIZE = 2048
@@ -144,9 +143,8 @@ def check_versions(framework: Framework, environment: Mapping[str, Any]) -> None
         if wanted and installed and installed.partition("+")[0] != wanted:
             file = f"envs/{framework.environment}.txt"
             raise NotAvailable(
-                f"{package} {installed} is installed and {file} says {package}=={wanted}: {sys.executable} -m "
-                f"{INSTALL.format(framework.environment)} ({RUN_AGAIN}), or write the installed version into that file "
-                f"(its cells are then new ones)"
+                f"{package} {installed} is installed and {file} says {package}=={wanted}: {install_command(framework)} "
+                f"({RUN_AGAIN}), or write the installed version into that file (its cells are then new ones)"
             )
 
 
@@ -166,6 +164,11 @@ def failure_status(error: Exception, framework: Framework) -> str:
     return "error"
 
 
+def install_command(framework: Framework) -> str:
+    """For the Python that this runs under, which is seldom the one that `pip` on PATH belongs to."""
+    return f"{sys.executable} -m pip install -r envs/{framework.environment}.txt"
+
+
 def lacks_package(error: Exception, framework: Framework) -> bool:
     """Whether a package of the framework is not installed, as opposed to a module that its code should have."""
     # A distribution's module has its name, or that of its family (megatron-core).
@@ -176,7 +179,7 @@ def lacks_package(error: Exception, framework: Framework) -> bool:
 def describe(error: Exception, framework: Framework) -> str:
     """The error's first line; the whole of it stands in the log."""
     if lacks_package(error, framework):
-        return f"{error}: install it with {sys.executable} -m {INSTALL.format(framework.environment)}; {RUN_AGAIN}"
+        return f"{error}: {install_command(framework)}; {RUN_AGAIN}"
     lines = str(error).strip().splitlines() or [""]
     return lines[0] if isinstance(error, NotAvailable) else f"{type(error).__name__}: {lines[0]}"
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ def framework_python(name: str) -> str:
     folder = ROOT / "environments"
     note = folder / f"venv-{name}.txt"
     folder.mkdir(exist_ok=True)
-    with Path(tempfile.gettempdir(), f"scaling-eval-tests-{os.getuid()}-{name}.lock").open("a") as lock:
+    with (folder / f"tests-{name}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (note.is_file() and Path(note.read_text().strip()).is_file()):
             command = [sys.executable, "scripts/make_venv.py", "--requirements", f"envs/{name}.txt"]

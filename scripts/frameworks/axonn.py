@@ -93,6 +93,7 @@ def stored_state(cell: Cell) -> StateStorage:
 def create_engine(job: Job) -> Engine:
     """This rank's stage, its part of the products, and AxoNN's engine around them."""
     stand_in = _start_mpi(job)
+    import torch
     from axonn import axonn as ax
     from axonn.inter_layer import AxoNN_Inter_Layer_Engine
 
@@ -113,7 +114,7 @@ def create_engine(job: Job) -> Engine:
     )
     ax.config.micro_batch_size = layout.micro_batch_size
     model, initial_weights = _build(cell, ax, runtime.device)
-    engine = AxoNN_Inter_Layer_Engine(model, mean_token_loss, half_type(cell.precision) or _fp32())
+    engine = AxoNN_Inter_Layer_Engine(model, mean_token_loss, half_type(cell.precision) or torch.float32)
     # AxoNN takes its own loss scale off the gradients, so the optimizer sees true ones.
     optimizer = make_optimizer(model.parameters(), cell, gradients_are_scaled=False)
     settings: dict[str, Any] = {
@@ -171,12 +172,6 @@ def _gpus_per_node() -> int:
     import torch
 
     return 1 if torch.cuda.device_count() == 1 else int(os.environ["LOCAL_WORLD_SIZE"])
-
-
-def _fp32() -> Any:
-    import torch
-
-    return torch.float32
 
 
 def _step(engine: Any, optimizer: Any, *, is_last: bool) -> Callable[[Any, Any], Any]:

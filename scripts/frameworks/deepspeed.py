@@ -25,7 +25,7 @@ from matrix.cells import OPTIMIZER, Cell
 from training.contract import Engine, Framework, Job, NotAvailable
 from training.layouts import torch_reason
 from training.storage import StateStorage
-from training.weights import STANDARD_DEVIATION, are_shared, constant_value, initial_weight, stream_seed
+from training.weights import are_shared
 
 FRAMEWORK = Framework(
     version=1,
@@ -284,7 +284,7 @@ def zero_engine(cell: Cell, config: dict[str, Any], device: Any, rank: int) -> A
     import deepspeed
 
     from training.gpt import GPT
-    from training.torch_model import build_on_meta, materialize
+    from training.torch_model import build_on_meta, initialize, materialize
 
     if FRAMEWORK.option(cell, "zero_stage") == 3:
         with deepspeed.zero.Init(config_dict_or_path=config):
@@ -292,7 +292,7 @@ def zero_engine(cell: Cell, config: dict[str, Any], device: Any, rank: int) -> A
         for name, parameter in model.named_parameters():
             with deepspeed.zero.GatheredParameters(parameter, modifier_rank=0):
                 if rank == 0:
-                    fill(parameter, cell, name)
+                    initialize(parameter, cell, name)
     else:
         model = build_on_meta(cell, autocast=False)
         materialize(model, cell, device)
@@ -310,6 +310,7 @@ def pipeline_engine(cell: Cell, config: dict[str, Any], loss: Callable[[Any, Any
     from deepspeed.pipe import LayerSpec, PipelineModule
 
     from training.gpt import GPT, Block
+    from training.torch_model import initialize
 
     model, checkpointing = cell.model, cell.activation_checkpointing
     per_block = "none" if checkpointing == "full" else checkpointing
@@ -327,7 +328,7 @@ def pipeline_engine(cell: Cell, config: dict[str, Any], loss: Callable[[Any, Any
         checkpointable_layers=["Block"],
     )
     for name, parameter in module.named_parameters():
-        fill(parameter, cell, parameter_name(name, layers))
+        initialize(parameter, cell, parameter_name(name, layers))
     engine, *_ = deepspeed.initialize(model=module, config=config)
     return engine
 
@@ -340,22 +341,6 @@ def parameter_name(pipeline_name: str, num_layers: int) -> str:
     """
     layer, _, name = pipeline_name.partition(".")
     return f"blocks.{int(layer) - 1}.{name}" if 0 < int(layer) <= num_layers else name
-
-
-def fill(parameter: Any, cell: Cell, name: str) -> None:
-    """Give a whole parameter its initial weights: shared ones, or the same native draw on every rank."""
-    import torch
-
-    constant = constant_value(name)
-    with torch.no_grad():
-        if are_shared(cell.model):
-            parameter.copy_(torch.from_numpy(initial_weight(cell.model, cell.seed, name)))
-        elif constant is not None:
-            parameter.fill_(constant)
-        else:
-            generator = torch.Generator(device=parameter.device)
-            generator.manual_seed(stream_seed(cell.seed, name))
-            parameter.normal_(0.0, STANDARD_DEVIATION, generator=generator)
 
 
 def zero_speed(engine: Any) -> Mapping[str, float]:

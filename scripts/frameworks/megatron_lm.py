@@ -173,8 +173,8 @@ def stored_state(cell: Cell) -> StateStorage:
 
 def create_engine(job: Job) -> Engine:
     """This rank's part of the model, as Megatron lays it out."""
-    if importlib.util.find_spec("megatron") is None:
-        raise NotAvailable(f"megatron-core is not installed: pip install -r envs/{FRAMEWORK.environment}.txt")
+    if importlib.util.find_spec("megatron") is None:  # before anything is stood in for
+        raise ModuleNotFoundError("No module named 'megatron'", name="megatron")
     cell, on_cuda = job.cell, job.cell.device != "cpu"
     variables = _set_cuda_variables(cell) if on_cuda else {}
 

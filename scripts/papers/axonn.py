@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from papers.captions import comparison_text, device_text, sentences, settings_text, spread_text, units_of
+from papers.captions import comparison_text, device_text, sentences, settings_text, spread_text, stand_in_text, units_of
 from papers.hyperparameters import hyperparameters
 from papers.published import Published, published_beside
 from papers.rendering import DISPLAYS, Display, Span, format_number, format_range, format_spread
@@ -215,6 +215,7 @@ def _caption(data: StudyData, results: Sequence[Result]) -> str:
         f"percent of peak: the paper's formula, of {of_what}",
         "training days are for 300 billion tokens",
         "best other: the fastest of the other frameworks at the same point",
+        stand_in_text(results),
         spread_text(results),
     ]
     return sentences(parts)

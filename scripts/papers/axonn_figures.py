@@ -14,6 +14,7 @@ from papers.captions import (
     sentences,
     settings_text,
     spread_text,
+    stand_in_text,
     units_of,
 )
 from papers.figures import (
@@ -118,4 +119,6 @@ def _axis_label(units: str) -> str:
 
 
 def _caption(results: Sequence[Result], *extra: str) -> str:
-    return sentences([device_text(results), settings_text(results), *extra, spread_text(results)])
+    return sentences(
+        [device_text(results), settings_text(results), *extra, stand_in_text(results), spread_text(results)]
+    )

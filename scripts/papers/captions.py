@@ -51,6 +51,13 @@ def comparison_text(results: Sequence[Result]) -> str:
     return f"{text} (here {', '.join(map(str, used))})" if used else f"{text} (none yet)"
 
 
+def stand_in_text(results: Sequence[Result]) -> str:
+    """Whose times are no measurements of speed; empty where all are."""
+    names = sorted({result.framework for result in results if result.cuda_stand_in})
+    who = " and ".join(names)
+    return f"times of {who} are of a CPU in CUDA's place, for correctness only, not to be compared" if names else ""
+
+
 def spread_text(results: Sequence[Result]) -> str:
     """How repeats are shown; empty where nothing was repeated."""
     repeats = max((result.batch_time_s.n for result in results), default=0)

@@ -30,7 +30,7 @@ _COLUMNS = [
     "kind", "layout", "cell_id", "repeat", "best_layout", "batch_time_s", "expected_training_time_s",
     "percentage_of_peak_throughput", "tokens_per_s", "speedup", "parallel_efficiency", "baseline", "baseline_num_gpus",
     "comparable", "device", "device_name", "peak_source", "precision", "activation_checkpointing", "global_batch_size",
-    "code_changed", "notes",
+    "code_changed", "cuda_stand_in", "notes",
 ]  # fmt: skip
 
 
@@ -71,6 +71,7 @@ class Result:
     baseline: str = ""
     baseline_num_gpus: int | None = None
     comparable: bool = True
+    cuda_stand_in: bool = False
     device: str = ""
     device_name: str = ""
     device_key: str = ""  # its entry in config/hardware.yaml
@@ -160,6 +161,7 @@ def _result(rows: Sequence[dict[str, Any]]) -> Result:
         baseline=one["baseline"],
         baseline_num_gpus=None if pd.isna(one["baseline_num_gpus"]) else int(one["baseline_num_gpus"]),
         comparable=all(is_true(row["comparable"]) for row in best),
+        cuda_stand_in=any(is_true(row["cuda_stand_in"]) for row in best),
         notes=tuple(_notes(rows, best)),
     )
 

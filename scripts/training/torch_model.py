@@ -44,14 +44,18 @@ def materialize(model: nn.Module, cell: Cell, device: torch.device) -> str:
     each shard has its own stream, replicas have the same one.
     """
     model.to_empty(device=device)
-    shared = are_shared(cell.model)
+    for name, parameter in model.named_parameters():
+        initialize(parameter, cell, name)
+    return "shared" if are_shared(cell.model) else "native"
+
+
+def initialize(parameter: nn.Parameter, cell: Cell, name: str) -> None:
+    """Give one parameter, whole or this rank's shard of it, the initial weights of our parameter `name`."""
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if shared:
-                _copy_shared(parameter, torch.from_numpy(initial_weight(cell.model, cell.seed, name)))
-            else:
-                _draw_native(parameter, name, cell.seed)
-    return "shared" if shared else "native"
+        if are_shared(cell.model):
+            _copy_shared(parameter, torch.from_numpy(initial_weight(cell.model, cell.seed, name)))
+        else:
+            _draw_native(parameter, name, cell.seed)
 
 
 def make_optimizer(

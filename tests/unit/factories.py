@@ -60,6 +60,32 @@ def make_cell(framework: str = "torch_ddp", num_gpus: int = 1, model: Model = TI
     return Cell(**(fields | changes))
 
 
+def trained_cell(
+    data: int = 1,
+    tensor: int = 1,
+    pipeline: int = 1,
+    micro_batch: int = 2,
+    *,
+    framework: str,
+    model: Model,
+    checkpointing: str = "none",
+    precision: str = "fp32",
+    device: str = "cpu",
+    **options: Any,
+) -> Cell:
+    """A cell for comparing losses, of these degrees; `options` are the framework's own."""
+    return make_cell(
+        framework,
+        data * tensor * pipeline,
+        model,
+        layout=Layout(data, tensor, pipeline, micro_batch, options),
+        precision=precision,
+        activation_checkpointing=checkpointing,
+        learning_rate=3e-3,  # losses must move, or equal losses would prove nothing
+        device=device,
+    )
+
+
 def make_record(
     cell: Cell,
     repeat: int = 1,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import factories
 from framework_processes import train_cells
 from frameworks import axonn
-from matrix.cells import Cell, Layout, Model
+from matrix.cells import Cell, Model
 
 # The first test that needs it may have to install the environment.
 pytestmark = pytest.mark.timeout(900)
@@ -19,25 +19,7 @@ TOLERANCE = 1e-4
 MODEL = Model("tiny", num_layers=4, hidden_size=32, num_heads=4, seq_length=32, vocab_size=512)
 
 
-def make_cell(
-    data: int = 1,
-    tensor: int = 1,
-    pipeline: int = 1,
-    micro_batch: int = 2,
-    *,
-    framework: str = "axonn",
-    checkpointing: str = "none",
-    model: Model = MODEL,
-    **options: Any,
-) -> Cell:
-    return factories.make_cell(
-        framework,
-        data * tensor * pipeline,
-        model,
-        layout=Layout(data, tensor, pipeline, micro_batch, options),
-        activation_checkpointing=checkpointing,
-        learning_rate=3e-3,
-    )
+make_cell = partial(factories.trained_cell, framework="axonn", model=MODEL)
 
 
 REFERENCE = make_cell(framework="torch_plain", micro_batch=8)

@@ -15,7 +15,7 @@ import torch
 import factories
 from framework_processes import STEPS, train_cells
 from frameworks import deepspeed
-from matrix.cells import Cell, Layout, Model
+from matrix.cells import Cell, Model
 from training.contract import Job
 from training.gpt import GPT, Block
 from training.weights import parameter_shapes
@@ -29,27 +29,9 @@ TIED = replace(MODEL, tie_embeddings=True)
 TINY = replace(MODEL, hidden_size=32)
 
 
-def make_cell(
-    data: int = 1,
-    pipeline: int = 1,
-    micro_batch: int = 2,
-    *,
-    framework: str = "deepspeed",
-    checkpointing: str = "none",
-    precision: str = "fp32",
-    model: Model = MODEL,
-    device: str = "cpu",
-    **options: Any,
-) -> Cell:
-    return factories.make_cell(
-        framework,
-        data * pipeline,
-        model,
-        layout=Layout(data, 1, pipeline, micro_batch, options),
-        precision=precision,
-        activation_checkpointing=checkpointing,
-        learning_rate=3e-3,  # losses must move, or equal losses would prove nothing
-        device=device,
+def make_cell(data: int = 1, pipeline: int = 1, micro_batch: int = 2, **settings: Any) -> Cell:
+    return factories.trained_cell(
+        data, 1, pipeline, micro_batch, **{"framework": "deepspeed", "model": MODEL, **settings}
     )
 
 

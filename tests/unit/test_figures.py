@@ -17,6 +17,7 @@ from factories import (
     make_comparison,
     make_record,
     make_study,
+    measured_cells,
     measured_study,
     ok,
     planned,
@@ -28,6 +29,7 @@ from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
 from papers import axonn, axonn_figures
 from papers.figures import framework_colors
+from papers.rendering import DISPLAYS
 
 
 def figure_study(repeats=1):
@@ -200,3 +202,14 @@ def test_unknown_percentages_are_said_and_not_drawn_as_zero():
     axes = axonn_figures.percentage_of_peak(data_of(study, outcomes)).axes[0]
     assert [t.get_text() for t in axes.texts] == ["unknown"]
     assert all(math.isnan(p.get_height()) or pd.isna(p.get_height()) for p in axes.patches)
+
+
+def test_whose_times_mean_nothing_stands_in_the_picture_and_above_the_table():
+    settings = {"initial_weights": "shared", "cuda_stand_in": "axonn believes to be on CUDA"}
+    data = data_of(*measured_cells([make_cell("axonn", n) for n in (1, 2)], settings=settings))
+    told = "Times of axonn are of a CPU in CUDA's place, for correctness only"
+    for draw in axonn.FIGURES.values():
+        assert told in " ".join(text.get_text().replace("\n", " ") for text in texts_of(draw(data)))
+    assert told in axonn.strong_scaling(data).attrs[DISPLAYS][0].caption
+    real = data_of(*measured_cells([make_cell("axonn")]))
+    assert "CUDA's place" not in axonn.strong_scaling(real).attrs[DISPLAYS][0].caption

@@ -15,7 +15,7 @@ import torch
 import factories
 from framework_processes import SCRIPTS, STEPS, train_cells
 from frameworks import torch_ddp, torch_fsdp, torch_pipeline, torch_plain, torch_tensor
-from matrix.cells import Cell, Layout, Model
+from matrix.cells import Cell, Model
 from training import memory, torch_model
 from training.contract import Job, NotAvailable
 from training.gpt import GPT
@@ -34,29 +34,8 @@ TIED = replace(MODEL, tie_embeddings=True)
 DEEP = replace(MODEL, num_layers=4)
 
 
-def make_cell(
-    framework: str,
-    data: int = 1,
-    tensor: int = 1,
-    pipeline: int = 1,
-    micro_batch: int = 2,
-    *,
-    checkpointing: str = "none",
-    precision: str = "fp32",
-    model: Model = MODEL,
-    device: str = "cpu",
-    **options: Any,
-) -> Cell:
-    return factories.make_cell(
-        framework,
-        data * tensor * pipeline,
-        model,
-        layout=Layout(data, tensor, pipeline, micro_batch, options),
-        precision=precision,
-        activation_checkpointing=checkpointing,
-        learning_rate=3e-3,  # losses must move, or equal losses would prove nothing
-        device=device,
-    )
+def make_cell(framework: str, *degrees: int, model: Model = MODEL, **settings: Any) -> Cell:
+    return factories.trained_cell(*degrees, framework=framework, model=model, **settings)
 
 
 REFERENCES = {

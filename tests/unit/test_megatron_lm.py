@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +18,9 @@ import torch
 import factories
 from framework_processes import STEPS, train_cells
 from frameworks import megatron_lm
-from matrix.cells import Cell, Layout, Model
-from training.contract import Job, NotAvailable
+from matrix.cells import Cell, Model
+from train import failure_status
+from training.contract import Job
 from training.megatron_weights import parameter_source, tensor_shard
 from training.weights import parameter_shapes
 
@@ -29,29 +31,7 @@ DEEP = replace(MODEL, num_layers=4)
 TIED = replace(DEEP, tie_embeddings=True)
 
 
-def make_cell(
-    data: int = 1,
-    tensor: int = 1,
-    pipeline: int = 1,
-    micro_batch: int = 2,
-    *,
-    framework: str = "megatron_lm",
-    checkpointing: str = "none",
-    precision: str = "fp32",
-    model: Model = MODEL,
-    device: str = "cpu",
-    **options: Any,
-) -> Cell:
-    return factories.make_cell(
-        framework,
-        data * tensor * pipeline,
-        model,
-        layout=Layout(data, tensor, pipeline, micro_batch, options),
-        precision=precision,
-        activation_checkpointing=checkpointing,
-        learning_rate=3e-3,  # losses must move, or equal losses would prove nothing
-        device=device,
-    )
+make_cell = partial(factories.trained_cell, framework="megatron_lm", model=MODEL)
 
 
 @pytest.mark.parametrize(
@@ -145,8 +125,9 @@ def test_nothing_is_fused_on_a_cpu() -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("megatron") is not None, reason="megatron-core is installed")
 def test_a_missing_package_is_not_available() -> None:
-    with pytest.raises(NotAvailable, match=r"megatron-core is not installed: pip install -r envs/axonn_paper\.txt"):
+    with pytest.raises(ModuleNotFoundError) as caught:
         megatron_lm.create_engine(Job(make_cell(), 0, 1, 0))
+    assert failure_status(caught.value, megatron_lm.FRAMEWORK) == "not_available"
 
 
 class FakeOptimizer:

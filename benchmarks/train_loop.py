@@ -95,6 +95,7 @@ def make_cell(precision: str) -> Cell:
         corpus={"source": "random tokens", "revision": "1", "tokenizer": "none"},
         seed=1234,
         learning_rate=1e-4,
+        adam_epsilon=1e-8,
         device="cpu",
         gpus_per_node=1,
     )
@@ -154,7 +155,12 @@ def train_bare(folder: Path, fused: bool | None) -> list[float]:
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(initial_weight(cell.model, cell.seed, name)))
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=cell.learning_rate, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0, fused=fused
+        model.parameters(),
+        lr=cell.learning_rate,
+        betas=(0.9, 0.95),
+        eps=cell.adam_epsilon,
+        weight_decay=0.0,
+        fused=fused,
     )
     tokens = np.fromfile(folder / "tokens.bin", dtype=np.uint16)
     reader = BatchReader(tokens, cell.model.seq_length, cell.model.vocab_size, cell.global_batch_size)

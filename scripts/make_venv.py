@@ -2,6 +2,9 @@
 
 Where `envs/<name>.sh` lies beside `envs/<name>.txt` it is run after pip, with the environment's `bin` first on PATH: a
 recipe for what pip cannot install as it was released.
+
+The folder is named by a digest of these files, so an environment that jobs may be running in is never touched, and
+changing a file back finds the one of before.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from pathlib import Path
 from atomic import replace_when_complete
 from launching.child import die_with_parent
 
+FINISHED = "installed"  # a file in an environment that was made to its end
+
 
 class NotInstalled(Exception):
     """A step of the installation failed; the message names it, its output says why."""
@@ -25,7 +30,7 @@ class NotInstalled(Exception):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requirements", type=Path, required=True, help="envs/<name>.txt")
-    parser.add_argument("--folder", type=Path, required=True, help="where to make it; what lies there is replaced")
+    parser.add_argument("--folder", type=Path, required=True, help="where it is, or will be made")
     parser.add_argument("--output", type=Path, required=True, help="file for the interpreter's path")
     args = parser.parse_args()
     # One that outlived its Snakemake would write into the folder of its successor.
@@ -33,19 +38,25 @@ def main() -> int:
     args.folder.parent.mkdir(parents=True, exist_ok=True)
     with args.folder.with_suffix(".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        args.output.unlink(missing_ok=True)
-        try:
-            python = make_venv(args.folder.resolve(), args.requirements, lock.fileno())
-        except NotInstalled as error:
-            print(f"{args.requirements}: could not be installed ({error})", file=sys.stderr)
-            return 1
+        folder = args.folder.resolve()
+        python = folder / "bin" / "python"
+        if (folder / FINISHED).is_file() and python.is_file():
+            print(f"{args.requirements}: installed already, in {args.folder}", file=sys.stderr)
+        else:
+            args.output.unlink(missing_ok=True)
+            try:
+                make_venv(folder, args.requirements, lock.fileno())
+            except NotInstalled as error:
+                print(f"{args.requirements}: could not be installed ({error})", file=sys.stderr)
+                return 1
+            tell_of_others(folder, args.requirements)
         with replace_when_complete(args.output, "w") as file:
             file.write(f"{python}\n")
     return 0
 
 
-def make_venv(folder: Path, requirements: Path, lock: int) -> Path:
-    """A new environment in `folder` with what the file asks for; returns its interpreter.
+def make_venv(folder: Path, requirements: Path, lock: int) -> None:
+    """A new environment in `folder` with what the file asks for, in place of one that was not finished.
 
     lock: the descriptor of the lock on `folder`. Raises NotInstalled.
     """
@@ -56,7 +67,18 @@ def make_venv(folder: Path, requirements: Path, lock: int) -> Path:
     if recipe.is_file():
         search = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
         run(recipe.name, ["bash", str(recipe)], lock, PATH=search)
-    return python
+    (folder / FINISHED).touch()
+
+
+def tell_of_others(folder: Path, requirements: Path) -> None:
+    """Environments are large, and those of an earlier state of the files are nobody's but the user's to delete."""
+    others = sorted(str(path) for path in folder.parent.iterdir() if path.is_dir() and path != folder)
+    if others:
+        print(
+            f"{requirements}: of an earlier state of this file, to be deleted once no job runs in them: "
+            f"{', '.join(others)}",
+            file=sys.stderr,
+        )
 
 
 def run(name: str, command: list[str], lock: int, **variables: str) -> None:

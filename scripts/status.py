@@ -27,7 +27,7 @@ from matrix.studies import load_study
 from records.reading import read_outcomes
 from records.setting_aside import forget
 from scheduling.endings import ask_slurm_for_reasons
-from scheduling.jobs import awaited_jobs
+from scheduling.jobs import awaited_jobs, hours_text
 from scheduling.queue import QueueError, SlurmJob
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -189,7 +189,7 @@ def summary(study: Study, rows: Sequence[Mapping[str, object]]) -> str:
         f"{n} {s}" for s, n in counts.items()
     )
     hours = sum(float(str(row["gpu_hours"])) for row in rows if row["gpu_hours"] != "")
-    text += f"; {hours:.3g} GPU-hours recorded"
+    text += f"; {hours_text(hours)} GPU-hours recorded"
     if changed:
         text += f"; {changed} measured by other code than today's (status.py forget --code-changed {study.name})"
     return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from matrix.frameworks import environment_digest
 
 ROOT = Path(__file__).parents[1]
 # Folders whose tests share something dear: one Slurm, one measured project.
@@ -50,17 +51,12 @@ def horovod_python() -> str:
 
 def framework_python(name: str) -> str:
     """The interpreter of `envs/<name>.txt` in the checkout's environments/, made as the workflow makes it."""
-    folder = ROOT / "environments"
-    note = folder / f"venv-{name}.txt"
-    folder.mkdir(exist_ok=True)
-    with (folder / f"tests-{name}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (note.is_file() and Path(note.read_text().strip()).is_file()):
-            command = [sys.executable, "scripts/make_venv.py", "--requirements", f"envs/{name}.txt"]
-            command += ["--folder", f"environments/venv-{name}", "--output", f"environments/venv-{name}.txt"]
-            done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            if done.returncode:
-                # In CI an environment that cannot be had is a failure: skipped tests there would go unnoticed.
-                stop = pytest.fail if os.environ.get("CI_REQUIRES_ALL") else pytest.skip
-                stop(f"envs/{name}.txt could not be installed: {done.stdout.strip().splitlines()[-1]}")
-    return note.read_text().strip()
+    folder = f"environments/venv-{name}"
+    command = [sys.executable, "scripts/make_venv.py", "--requirements", f"envs/{name}.txt"]
+    command += ["--folder", f"{folder}/{environment_digest(name, ROOT)}", "--output", f"{folder}.txt"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        # In CI an environment that cannot be had is a failure: skipped tests there would go unnoticed.
+        stop = pytest.fail if os.environ.get("CI_REQUIRES_ALL") else pytest.skip
+        stop(f"envs/{name}.txt could not be installed: {done.stdout.strip().splitlines()[-1]}")
+    return (ROOT / f"{folder}.txt").read_text().strip()

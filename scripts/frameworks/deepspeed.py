@@ -179,7 +179,7 @@ def engine_config(cell: Cell, fused: bool, loss_scale: float) -> dict[str, Any]:
     optimizer: dict[str, Any] = {
         "lr": cell.learning_rate,
         "betas": list(OPTIMIZER["betas"]),
-        "eps": OPTIMIZER["eps"],
+        "eps": cell.adam_epsilon,
         "weight_decay": OPTIMIZER["weight_decay"],
     }
     if not fused and not offload:

@@ -350,7 +350,7 @@ def _make_trainable(cell: Cell, models: Sequence[Any]) -> tuple[list[Any], Any]:
         lr=cell.learning_rate,
         adam_beta1=beta1,
         adam_beta2=beta2,
-        adam_eps=OPTIMIZER["eps"],
+        adam_eps=cell.adam_epsilon,
         weight_decay=OPTIMIZER["weight_decay"],
         clip_grad=0.0,
         params_dtype=config.params_dtype,

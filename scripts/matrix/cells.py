@@ -21,7 +21,7 @@ IDENTITY_DEFAULTS: Mapping[str, Any] = {
 
 _ABSENT = object()
 
-OPTIMIZER = {"name": "adamw", "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.0}
+OPTIMIZER = {"name": "adamw", "betas": [0.9, 0.95], "weight_decay": 0.0}
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,7 @@ class Cell:
     corpus: Mapping[str, Any]
     seed: int
     learning_rate: float
+    adam_epsilon: float
     device: str
     gpus_per_node: int
 
@@ -154,7 +155,7 @@ class Cell:
             "activation_checkpointing": self.activation_checkpointing,
             "corpus": dict(self.corpus),
             "seed": self.seed,
-            "optimizer": {**OPTIMIZER, "learning_rate": self.learning_rate},
+            "optimizer": {**OPTIMIZER, "eps": self.adam_epsilon, "learning_rate": self.learning_rate},
             "device": self.device,
             "gpus_per_node": self.gpus_per_node,
         }
@@ -204,6 +205,7 @@ def cell_from_identity(identity: Mapping[str, Any], model_name: str = "") -> Cel
         corpus=identity["corpus"],
         seed=identity["seed"],
         learning_rate=identity["optimizer"]["learning_rate"],
+        adam_epsilon=identity["optimizer"]["eps"],
         device=identity["device"],
         gpus_per_node=identity["gpus_per_node"],
     )

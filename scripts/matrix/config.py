@@ -63,7 +63,7 @@ def _explain(error: jsonschema.ValidationError) -> str:
         missing = [key for key in error.validator_value if key not in error.instance]
         return f"{where}: missing key {', '.join(map(repr, missing))}"
     if error.validator == "enum":
-        return f"{where}: {error.instance!r} is not allowed{nearest(error.instance, map(str, error.validator_value))}"
+        return f"{where}: {error.instance!r} is not allowed{nearest(error.instance, error.validator_value)}"
     if error.validator == "type":
         kinds = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
         wanted = " or ".join(_KINDS.get(kind, kind) for kind in kinds)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from matrix.cells import identity_hash
 from matrix.errors import ConfigError, nearest
 from training.contract import Framework
 
@@ -54,6 +55,11 @@ def environment_identity(name: str, root: Path) -> dict[str, object]:
     if recipe.is_file():
         identity["recipe_sha256"] = hashlib.sha256(recipe.read_bytes()).hexdigest()
     return identity
+
+
+def environment_digest(name: str, root: Path) -> str:
+    """12 hex digits for what `environment_identity` tells of an environment's files: the folder it is made in."""
+    return identity_hash(environment_identity(name, root))
 
 
 def _requirements(path: Path) -> Iterator[str]:

@@ -76,7 +76,15 @@ class Study:
         return tuple({p.key: p for p in self.planned if p.obstacle is None}.values())
 
     def too_large(self) -> tuple[PlannedCell, ...]:
-        return tuple({p.key: p for p in self.planned if p.obstacle and p.obstacle.status == "missing"}.values())
+        """Every cell that would need more GPUs than the system has, once."""
+        return self._with_obstacle("missing")
+
+    def unsupported(self) -> tuple[PlannedCell, ...]:
+        """Every cell that its framework cannot run, once."""
+        return self._with_obstacle("unsupported")
+
+    def _with_obstacle(self, status: str) -> tuple[PlannedCell, ...]:
+        return tuple({p.key: p for p in self.planned if p.obstacle and p.obstacle.status == status}.values())
 
 
 def cell_folder(results: Path, system: str, cell: Cell) -> Path:

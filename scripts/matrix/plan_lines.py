@@ -12,13 +12,13 @@ from matrix.cells import Cell
 from matrix.errors import ConfigError
 from matrix.frameworks import load_adaptor
 from matrix.memory_estimate import RESERVE_GIB, estimate_for, gpu_memory_gib
-from matrix.plan import PlannedCell, Study, without_record
+from matrix.plan import Study, without_record
 
 
 def plan_lines(study: Study) -> list[str]:
-    """A line for every planned cell that is never launched on this system, and one that sums up the too large ones."""
-    obstacles = {p.key: p for p in study.planned if p.obstacle is not None and p.repeat == 1}
-    lines = [f"{study.name}: {_words(planned)}: {_reason(planned)}" for planned in obstacles.values()]
+    """A line for every planned cell that its framework cannot run, and one that sums up those too large to start."""
+    reasons = {p.cell.cell_id: (p.cell, p.obstacle.reason) for p in study.unsupported() if p.obstacle}
+    lines = [f"{study.name}: {cell.label()}: unsupported: {reason}" for cell, reason in reasons.values()]
     too_large = study.too_large()
     if too_large:
         needed = sorted({planned.cell.num_gpus for planned in too_large})
@@ -39,15 +39,17 @@ def missing_lines(study: Study, results: Path, hardware: Mapping[str, Any] | Non
     memory_gib = gpu_memory_gib(study.system, hardware or {})
     missing = without_record(study, results)
     repeats = Counter(planned.cell.cell_id for planned in missing)
-    yield f"{study.name}: {len(missing)} of {len(study.runnable())} cells to measure on {study.system.name}"
+    if study.runnable():
+        yield f"{study.name}: {len(missing)} of {len(study.runnable())} cells to measure on {study.system.name}"
     for cell in {planned.cell.cell_id: planned.cell for planned in missing}.values():
         times = f", {repeats[cell.cell_id]} repeats" if repeats[cell.cell_id] > 1 else ""
         limit = f"at most {study.time_limit_minutes[cell.model.name]:g} minutes"
         memory = _memory(adaptors[cell.framework], cell, memory_gib)
         yield f"    {cell.label()}{_nodes(cell)}{times}, {limit}{memory}"
-    for cell in {planned.cell.cell_id: planned.cell for planned in study.too_large()}.values():
+    too_large = {p.cell.cell_id: (p.cell, p.obstacle.reason) for p in study.too_large() if p.obstacle}
+    for cell, reason in too_large.values():
         memory = _memory(adaptors[cell.framework], cell, memory_gib)
-        yield f"    {cell.label()}{_nodes(cell)}, not started: needs {cell.num_gpus} GPUs{memory}"
+        yield f"    {cell.label()}{_nodes(cell)}, not started: {reason}{memory}"
 
 
 def _nodes(cell: Cell) -> str:
@@ -69,14 +71,3 @@ def _memory(adaptor: ModuleType, cell: Cell, memory_gib: float | None) -> str:
     if memory_gib is not None and not estimate.fits(memory_gib):
         mark = f", predicted NOT to fit {memory_gib:g} GiB with {RESERVE_GIB:g} to spare"
     return f", {estimate.words()}{mark}"
-
-
-def _words(planned: PlannedCell) -> str:
-    cell = planned.cell
-    return f"{cell.framework}, {cell.model.name}, {cell.layout.label()}"
-
-
-def _reason(planned: PlannedCell) -> str:
-    assert planned.obstacle is not None
-    reason = planned.obstacle.reason
-    return f"unsupported: {reason}" if planned.obstacle.status == "unsupported" else reason

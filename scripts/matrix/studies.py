@@ -179,6 +179,7 @@ def expand_study(
                         corpus=corpus.identity,
                         seed=config["seed"],
                         learning_rate=float(config["learning_rate"]),
+                        adam_epsilon=float(config["adam_epsilon"]),
                         device=system.device,
                         # A cell that fits on one node is the same cell on a system of larger nodes.
                         gpus_per_node=min(num_gpus, system.gpus_per_node),
@@ -268,7 +269,7 @@ def _check_layout_keys(
                 raise ConfigError(f"{where}.layouts: unknown key {key!r}{nearest(key, known)}")
             if key in framework.options and value not in framework.options[key]:
                 raise ConfigError(
-                    f"{where}.layouts.{key}: {value!r} is not allowed{nearest(value, map(str, framework.options[key]))}"
+                    f"{where}.layouts.{key}: {value!r} is not allowed{nearest(value, framework.options[key])}"
                 )
         for model in layout.get("models", ()):
             if model not in models:

@@ -84,7 +84,10 @@ _SETTINGS = [
     ]),
     *_columns(TEXT, [("corpus", "", "what was trained on: source and revision of the text")]),
     *_columns(INTEGER, [("seed", "", "seed of weights and batches")]),
-    *_columns(NUMBER, [("learning_rate", "", "AdamW's constant rate")]),
+    *_columns(NUMBER, [
+        ("learning_rate", "", "AdamW's constant rate"),
+        ("adam_epsilon", "", "what AdamW adds to the root of the second moment"),
+    ]),
 ]  # fmt: skip
 
 # What was measured, and what follows from it.

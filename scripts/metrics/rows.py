@@ -124,6 +124,7 @@ def _planned_columns(cell: Cell) -> Row:
         "corpus": " ".join(str(cell.corpus[key]) for key in ("source", "revision") if key in cell.corpus),
         "seed": cell.seed,
         "learning_rate": cell.learning_rate,
+        "adam_epsilon": cell.adam_epsilon,
         "device": cell.device,
     }
 
@@ -155,8 +156,8 @@ def _circumstances(record: Mapping[str, Any], cell: Cell) -> Row:
         row["oversubscribed"] = processes * launch["threads_per_process"] > launch["cpu_cores"]
         if row["oversubscribed"]:
             row["notes"].append(
-                f"oversubscribed: {processes} processes x {launch['threads_per_process']} threads "
-                f"on {launch['cpu_cores']} cores"
+                f"oversubscribed: more threads ({processes} x {launch['threads_per_process']}) than cores "
+                f"({launch['cpu_cores']})"
             )
     return row
 

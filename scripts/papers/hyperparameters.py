@@ -12,8 +12,8 @@ COLUMNS = [
     "framework", "model", "num_gpus", "layout", "best_layout", "status", "data_parallel", "tensor_parallel",
     "pipeline_parallel", "layout_options", "global_batch_size", "micro_batch_size", "num_micro_batches", "seq_length",
     "num_layers", "hidden_size", "num_heads", "vocab_size", "num_parameters", "precision", "activation_checkpointing",
-    "learning_rate", "seed", "initial_weights", "device_name", "threads_per_process", "versions", "git_commit",
-    "cell_id",
+    "learning_rate", "adam_epsilon", "seed", "initial_weights", "device_name", "threads_per_process", "versions",
+    "git_commit", "cell_id",
 ]  # fmt: skip
 
 

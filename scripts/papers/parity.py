@@ -9,7 +9,7 @@ import pandas as pd
 
 from metrics.losses import losses_from_text, max_relative_difference
 from papers.rendering import DISPLAYS, EMPTY, Display
-from papers.results import status_text
+from papers.results import is_true, status_text
 from papers.study_data import StudyData
 
 REFERENCE_FRAMEWORK = "torch_plain"
@@ -17,12 +17,12 @@ TOLERANCE = 1e-4
 # What has to be equal for losses to be equal: model, data and optimizer, all but how the work is spread.
 _SAME = (
     "model", "num_layers", "hidden_size", "num_heads", "seq_length", "vocab_size", "global_batch_size", "precision",
-    "seed", "learning_rate",
+    "seed", "learning_rate", "adam_epsilon",
 )  # fmt: skip
 
 _SHOWN = (
     "framework", "layout", "num_gpus", "status", "kind", "reason", "losses", "notes", "initial_weights", "final_loss",
-    "activation_checkpointing", "repeat", "cell_id",
+    "activation_checkpointing", "code_changed", "repeat", "cell_id",
 )  # fmt: skip
 
 
@@ -62,6 +62,8 @@ def _compared(row: dict[str, Any], reference: dict[str, Any] | None) -> dict[str
         within = difference <= TOLERANCE
         if row["initial_weights"] != "shared" and not within:
             reason = "it drew its own initial weights"
+        elif is_true(row["code_changed"]) or is_true(reference["code_changed"]):
+            reason = "code changed since it was measured"
     return {
         "framework": row["framework"],
         "layout": row["layout"],
@@ -78,6 +80,7 @@ def _compared(row: dict[str, Any], reference: dict[str, Any] | None) -> dict[str
         "seed": row["seed"],
         "repeat": row["repeat"],
         "final_loss": row["final_loss"],
+        "code_changed": row["code_changed"],
         "reference_cell_id": reference["cell_id"] if reference else "",
         "cell_id": row["cell_id"],
     }

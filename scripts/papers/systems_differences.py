@@ -19,6 +19,7 @@ SETTINGS = {
     "corpus": "corpus",
     "seed": "seed",
     "learning_rate": "learning rate",
+    "adam_epsilon": "AdamW's epsilon",
 }
 WORK = {
     "global_batch_size": "global batch",

@@ -71,7 +71,7 @@ class Budget:
     def words(self) -> str:
         return (
             f"{_count(self.jobs, 'job')} to submit, of at most {_count(self.most_nodes, 'node')} each, "
-            f"at most {self.gpu_hours:.3g} GPU-hours in all (their time limits)"
+            f"at most {hours_text(self.gpu_hours)} GPU-hours in all (their time limits)"
         )
 
 
@@ -113,6 +113,11 @@ def awaited_jobs(studies: Iterable[Study], results: Path, folder: Path) -> Mappi
             if planned.key in found and found[planned.key].is_in_queue
         }
     return awaited
+
+
+def hours_text(hours: float) -> str:
+    """Three digits, and whole numbers as people write them: `0.0125`, `1.5`, `21,600`."""
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"
 
 
 def _count(number: int, what: str) -> str:

@@ -61,7 +61,7 @@ def initialize(parameter: nn.Parameter, cell: Cell, name: str) -> None:
 def make_optimizer(
     parameters: Iterable[nn.Parameter], cell: Cell, *, gradients_are_scaled: bool = True
 ) -> torch.optim.AdamW:
-    """AdamW as `OPTIMIZER` says, at the cell's constant rate, with torch's fused update on every device.
+    """AdamW as the cell and `OPTIMIZER` say, at a constant rate, with torch's fused update on every device.
 
     gradients_are_scaled: nobody takes the loss scale off the gradients, which is what our own engine leaves to this.
 
@@ -73,7 +73,7 @@ def make_optimizer(
         _groups_of_one_kind(parameters),
         lr=cell.learning_rate,
         betas=tuple(OPTIMIZER["betas"]),
-        eps=OPTIMIZER["eps"] * (LOSS_SCALE[cell.precision] if gradients_are_scaled else 1.0),
+        eps=cell.adam_epsilon * (LOSS_SCALE[cell.precision] if gradients_are_scaled else 1.0),
         weight_decay=OPTIMIZER["weight_decay"],
         fused=True,
     )

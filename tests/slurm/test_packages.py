@@ -34,7 +34,8 @@ def test_axonn_under_mpi_and_deepspeed_train_over_two_nodes(
         tables=["parity"],
         frameworks={name: {"layouts": layouts} for name, layouts in LAYOUTS.items()},
         global_batch_size=4,
-        learning_rate=0.003,
+        learning_rate=0.01,
+        adam_epsilon=0.001,
         comparisons={"main": {"scaling": "none", "cross": {"models": ["tiny"], "num_gpus": [1, 4]}}},
     )
     run = cluster.snakemake("tiny", timeout=600)

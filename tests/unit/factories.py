@@ -54,6 +54,7 @@ def make_cell(framework: str = "torch_ddp", num_gpus: int = 1, model: Model = TI
         "corpus": {"source": "bundled"},
         "seed": 1234,
         "learning_rate": 1e-3,
+        "adam_epsilon": 1e-8,
         "device": "cpu",
         "gpus_per_node": 8,
     }
@@ -81,7 +82,9 @@ def trained_cell(
         layout=Layout(data, tensor, pipeline, micro_batch, options),
         precision=precision,
         activation_checkpointing=checkpointing,
-        learning_rate=3e-3,  # losses must move, or equal losses would prove nothing
+        # As in the study `parity`: losses must move, and feel the size of the gradients.
+        learning_rate=0.01,
+        adam_epsilon=1e-3,
         device=device,
     )
 

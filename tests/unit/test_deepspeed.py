@@ -63,9 +63,9 @@ def test_deepspeed_is_told_the_cell_and_the_common_optimizer() -> None:
     assert config["optimizer"] == {
         "type": "AdamW",
         "params": {
-            "lr": 3e-3,
+            "lr": 0.01,
             "betas": [0.9, 0.95],
-            "eps": 1e-8,
+            "eps": 1e-3,
             "weight_decay": 0.0,
             "torch_adam": True,
             "fused": True,

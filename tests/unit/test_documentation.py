@@ -312,6 +312,7 @@ def test_the_example_framework_builds_and_trains(example_adaptor: ModuleType, mo
         corpus={},
         seed=1,
         learning_rate=1e-3,
+        adam_epsilon=1e-8,
         device="cpu",
         gpus_per_node=1,
     )

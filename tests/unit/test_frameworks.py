@@ -44,7 +44,7 @@ REFERENCES = {
     (DEEP, "fp32"): "1 plain deep",
     (MODEL, "bf16"): "1 plain bf16",
 }
-FORGETFUL = "2 forgetful"
+MISTAKES = ["2 forgets", "2 sums"]
 # Keys begin with the number of processes.
 CELLS = {
     "1 plain": make_cell("torch_plain", micro_batch=8),
@@ -67,7 +67,7 @@ CELLS = {
     "2 pipeline gpipe": make_cell("torch_pipeline", pipeline=2, schedule="gpipe", checkpointing="full"),
     "2 pipeline bf16": make_cell("torch_pipeline", pipeline=2, precision="bf16"),
     "2 fsdp shards": make_cell("torch_fsdp", 2, accumulate="shards", checkpointing="full"),
-    FORGETFUL: make_cell("torch_ddp_without_allreduce", 2),
+    **{mistake: make_cell("torch_ddp_wrong", 2, mistake=mistake.split()[1]) for mistake in MISTAKES},
     "4 ddp": make_cell("torch_ddp", 4, micro_batch=1),
     "4 fsdp": make_cell("torch_fsdp", 4, micro_batch=1),
     "4 tensor": make_cell("torch_tensor", tensor=4, micro_batch=8),
@@ -92,7 +92,7 @@ def largest_difference(ours: list[float], reference: list[float]) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CELLS if name != FORGETFUL])
+@pytest.mark.parametrize("name", [name for name in CELLS if name not in MISTAKES])
 def test_every_layout_trains_like_one_process(name: str, losses: dict[str, list[float]]) -> None:
     cell = CELLS[name]
     difference = largest_difference(losses[name], losses[REFERENCES[cell.model, cell.precision]])
@@ -108,8 +108,11 @@ def test_the_reference_learns(losses: dict[str, list[float]]) -> None:
 
 
 @pytest.mark.slow
-def test_a_forgotten_all_reduce_is_caught(losses: dict[str, list[float]]) -> None:
-    assert largest_difference(losses[FORGETFUL], losses["1 plain"]) > 10 * TOLERANCE
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_gradients_that_are_not_averaged_over_the_ranks_are_caught(
+    mistake: str, losses: dict[str, list[float]]
+) -> None:
+    assert largest_difference(losses[mistake], losses["1 plain"]) > 10 * TOLERANCE
 
 
 def test_a_static_loss_scale_changes_nothing() -> None:

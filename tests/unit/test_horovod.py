@@ -14,19 +14,15 @@ import pytest
 import factories
 from framework_processes import STEPS, train_cells
 from frameworks import horovod
-from matrix.cells import Cell, Layout, Model
+from matrix.cells import Cell, Model
 from training.contract import Job, NotAvailable
 
 TOLERANCE = 1e-4
 MODEL = Model("tiny", num_layers=2, hidden_size=32, num_heads=4, seq_length=32, vocab_size=512)
 
 
-def make_cell(
-    data: int = 1, micro_batch: int = 2, *, framework: str = "horovod", device: str = "cpu", **changes: Any
-) -> Cell:
-    layout = Layout(data, micro_batch_size=micro_batch)
-    rate = 3e-3  # losses must move, or equal losses would prove nothing
-    return factories.make_cell(framework, data, MODEL, layout=layout, device=device, learning_rate=rate, **changes)
+def make_cell(data: int = 1, micro_batch: int = 2, *, framework: str = "horovod", **changes: Any) -> Cell:
+    return factories.trained_cell(data, micro_batch=micro_batch, framework=framework, model=MODEL, **changes)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +104,7 @@ CELLS = {
     "1 torch": make_cell(framework="torch_plain", micro_batch=8),
     "1": make_cell(),
     "2": make_cell(2),  # two micro-batches a rank
-    "2 full": make_cell(2, micro_batch=4, activation_checkpointing="full"),
+    "2 full": make_cell(2, micro_batch=4, checkpointing="full"),
     "4": make_cell(4, micro_batch=1),
 }
 

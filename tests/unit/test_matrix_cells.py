@@ -31,6 +31,7 @@ CHANGES = {
     "corpus": {"source": "other", "revision": "1", "tokenizer": "gpt2"},
     "seed": 5,
     "learning_rate": 0.5,
+    "adam_epsilon": 0.5,
     "device": "cuda",
     "gpus_per_node": 8,
 }

@@ -171,13 +171,27 @@ def test_a_cell_larger_than_the_system_is_planned_and_never_run() -> None:
     assert study.too_large()[0].obstacle.reason == "needs 8 GPUs, this system (here) has 4"
 
 
+def test_cells_that_are_too_large_are_summed_up_once_and_listed_once(tmp_path: Path) -> None:
+    points = comparison("strong", [("small", 8), ("small", 16)])
+    study = expand(study_config(frameworks={"torch_ddp": None}, comparisons=points, repeats=2, global_batch_size=16))
+    assert plan_lines(study) == [
+        f"{study.name}: 4 cells planned and not started: they need 8, 16 GPUs, this system (here) has 4"
+    ]
+    assert [line.partition(", about")[0] for line in missing_lines(study, tmp_path)] == [
+        f"    torch_ddp, small, {n} GPU, data {n}, micro-batch 1, {n // 4} nodes, not started: "
+        f"needs {n} GPUs, this system (here) has 4"
+        for n in (8, 16)
+    ]
+
+
 def test_the_plan_names_what_will_not_run_and_what_will(tmp_path: Path) -> None:
     points = comparison("strong", [("small", 1), ("small", 2), ("small", 4)])
     layouts = [{"tensor_parallel": "all"}]
     study = expand(study_config(frameworks={"torch_ddp": {"layouts": layouts}}, comparisons=points, repeats=2))
-    assert [line.partition(": ")[2] for line in plan_lines(study)] == [
-        "torch_ddp, small, tensor 2, micro-batch 1: unsupported: torch_ddp has no tensor parallelism (it has data)",
-        "torch_ddp, small, tensor 4, micro-batch 1: unsupported: torch_ddp has no tensor parallelism (it has data)",
+    assert plan_lines(study) == [
+        f"{study.name}: torch_ddp, small, {n} GPU, tensor {n}, micro-batch 1: unsupported: "
+        "torch_ddp has no tensor parallelism (it has data)"
+        for n in (2, 4)
     ]
     assert list(missing_lines(study, tmp_path)) == [
         f"{study.name}: 2 of 2 cells to measure on here",
@@ -207,6 +221,10 @@ def test_the_plan_names_what_will_not_run_and_what_will(tmp_path: Path) -> None:
         ({"frameworks": {"torch_dpp": None}}, "in scripts/frameworks (did you mean 'torch_ddp'?"),
         (ddp_layout(tensor_paralel=2), "unknown key 'tensor_paralel' (did you mean 'tensor_parallel'?"),
         ({"frameworks": {"torch_pipeline": {"layouts": [{"schedule": "1fb1"}]}}}, "(did you mean '1f1b'?"),
+        (
+            {"frameworks": {"deepspeed": {"layouts": [{"zero_stage": "3"}]}}},
+            "'3' is not allowed (did you mean 3, without quotes? known: 0, 1, 2, 3)",
+        ),
         (ddp_layout(num_gpus=[7]), "candidate at no point"),
         ({"corpus": "bundeld"}, "did you mean 'bundled'?"),
         ({"comparisons": comparison("strong", [("smal", 1)])}, "no model 'smal' (did you mean 'small'?"),

@@ -245,7 +245,8 @@ def test_a_dry_run_tells_what_each_cell_needs_and_marks_what_will_not_fit(tmp_pa
     assert roomy == [
         "study: 1 of 1 cells to measure on here",
         f"    torch_ddp, small, 1 GPU, data 1, micro-batch 1, at most 30 minutes, {needs}",
-        f"    torch_ddp, small, 8 GPU, data 8, micro-batch 1, 2 nodes, not started: needs 8 GPUs, {needs}",
+        f"    torch_ddp, small, 8 GPU, data 8, micro-batch 1, 2 nodes, not started: needs 8 GPUs, "
+        f"this system (here) has 4, {needs}",
     ]
     assert tight[1:] == [f"{line}, predicted NOT to fit 1.5 GiB with 1.5 to spare" for line in roomy[1:]]
 

@@ -137,7 +137,7 @@ def test_oversubscribed_processes_and_shared_nodes_are_noted():
     record["launch"] |= {"cpu_cores": 2, "node_shared": True}
     row = one_row(cell, ok(record))
     assert row["oversubscribed"] is True
-    assert "4 processes x 1 threads on 2 cores" in row["notes"] and "shared with other jobs" in row["notes"]
+    assert "more threads (4 x 1) than cores (2)" in row["notes"] and "shared with other jobs" in row["notes"]
 
 
 def test_a_percentage_above_the_peak_is_noted():

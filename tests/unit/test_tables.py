@@ -259,6 +259,15 @@ def test_parity_says_why_nothing_could_be_compared():
     assert "no result of torch_plain" in rows.loc["a", "reason"]
 
 
+def test_parity_by_other_code_than_todays_says_so():
+    study, outcomes = parity_study({"a": LOSSES, "b": LOSSES})
+    _, a, _ = study.planned
+    outcomes[a.key] = ok(outcomes[a.key].record, code_changed=True)
+    rows = parity.parity(data_of(study, outcomes)).set_index("framework")
+    assert rows.loc["a", "reason"] == "code changed since it was measured" and rows.loc["a", "within_tolerance"]
+    assert rows.loc["b", "reason"] == ""
+
+
 def test_parity_of_ranks_that_disagree_fails():
     study, outcomes = parity_study({"a": LOSSES})
     cell = make_cell("t", 2, layout=Layout(1, tensor_parallel=2))

@@ -35,15 +35,34 @@ def test_a_framework_runs_under_a_venv_of_its_own(fresh_project: Project) -> Non
     python = Path((fresh_project.root / "environments/venv-nothing.txt").read_text().strip())
     assert python.is_relative_to(fresh_project.root / "environments")
     assert not list(python.parents[1].glob("lib/python*/site-packages/torch"))
-    record = json.loads(fresh_project.record("nothing").read_text())
+    path = fresh_project.record("nothing")
+    record = json.loads(path.read_text())
     assert record["status"] == "ok"
     assert record["versions"]["numpy"] == "2.4.6"
     assert fresh_project.snakemake("tiny").nothing_done
 
+    # Another version is another environment: the one that jobs may run in stays, and changing back finds it again.
+    requirements = fresh_project.root / "envs/nothing.txt"
+    requirements.write_text("numpy==2.4.5\n")
+    run = fresh_project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    assert "Successfully installed numpy-2.4.5" in run.output
+    assert run.jobs("train_cell") == 1
+    assert f"to be deleted once no job runs in them: {python.parents[1]}\n" in run.output
+    assert python.is_file()
+    requirements.write_text("numpy==2.4.6\n")
+    assert fresh_project.snakemake("tiny").jobs("train_cell") == 0
+    path.unlink()
+    run = fresh_project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    assert "installed already" in run.output and "Successfully installed" not in run.output
+    assert path.is_file()
+
     # Neither a touched requirements file nor a lost environment measures anything anew.
-    (fresh_project.root / "envs/nothing.txt").touch()
+    requirements.touch()
     shutil.rmtree(fresh_project.root / "environments")
-    assert fresh_project.snakemake("tiny").nothing_done
+    run = fresh_project.snakemake("tiny")
+    assert run.nothing_done, run.output
 
 
 def test_an_environment_that_cannot_be_made_leaves_the_others(fresh_project: Project) -> None:

@@ -82,6 +82,17 @@ def test_tokens_made_again_train_only_what_is_missing(project: Project) -> None:
     assert (run.jobs("tokenize_corpus"), run.jobs("train_cell")) == (1, 1)
 
 
+def test_a_lost_token_file_beside_its_json_keeps_no_missing_cell_from_running(project: Project) -> None:
+    """The job that makes the tokens has an output that is there: Snakemake must not leave out the jobs behind it."""
+    (token_file,) = project.root.glob("results/tokens/*/train.bin")
+    token_file.unlink()
+    assert project.snakemake("tiny").nothing_done
+    project.record("torch_plain").unlink()
+    run = project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    assert (run.jobs("tokenize_corpus"), run.jobs("train_cell")) == (1, 1)
+
+
 def test_plain_snakemake_is_as_careful(project: Project) -> None:
     """Without a profile, Snakemake's own default would retrain after an edit of a rule."""
     project.edit("workflow/rules/train.smk", "exec python scripts/launch.py", "exec  python scripts/launch.py")

@@ -16,7 +16,7 @@ from launching.interpreter import interpreter_file
 from matrix.cells import identity_hash
 from matrix.config import check_config
 from matrix.errors import ConfigError, nearest
-from matrix.frameworks import environment_identity
+from matrix.frameworks import environment_digest
 from matrix.plan import index_cells, record_path, study_folder
 from matrix.plan_lines import missing_lines, plan_lines
 from matrix.sources import combined_digest
@@ -137,14 +137,18 @@ def reference_of(wildcards):
 
 
 def needed_to_train(wildcards):
-    """A cell's tokens (the JSON beside the token file) and its framework's Python, unless it has its record."""
+    """A cell's tokens (the file and the JSON beside it) and its framework's Python, unless it has its record.
+
+    Not ancient(): Snakemake leaves out a job whose output is missing when an ancient input of it is there and made anew.
+    """
     w = wildcards
     folder = f"results/{w.system}/cells/{w.framework}/{w.model}/{w.num_gpus}gpu/{w.cell_id}/repeat{w.repeat}"
     if os.path.isfile(f"{folder}/record.json"):
         return []
     name = cell_value(wildcards, "environment")
     interpreter = interpreter_file(name, system_of(w.system).environment_source(name))
-    return [ancient(path) for path in (cell_value(wildcards, "tokens"), interpreter) if path]
+    facts = cell_value(wildcards, "tokens")
+    return [facts, str(Path(facts).with_suffix(".bin")), *([interpreter] if interpreter else [])]
 
 
 def records_of(study):

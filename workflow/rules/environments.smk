@@ -1,7 +1,7 @@
 # Python for the frameworks that cannot use the workflow's own: made once, on the file system that all nodes see.
 #
 # in   envs/<environment>.txt, with envs/<environment>.sh where one is built; for conda envs/<environment>.yaml
-# out  environments/<kind>-<environment>.txt: the path of the interpreter
+# out  environments/<kind>-<environment>.txt: the path of the interpreter, environments/venv-<environment>/<digest>/
 
 
 rule make_venv:
@@ -15,10 +15,10 @@ rule make_venv:
     conda:
         "../../envs/workflow.yaml"
     params:
-        # Not their time: a copy of the file keeps an older one.
-        requirements=lambda wildcards: identity_hash(environment_identity(wildcards.environment, ROOT)),
+        # By what the files hold, not by their time: a copy of a file keeps an older one.
+        folder=lambda wildcards: f"environments/venv-{wildcards.environment}/{environment_digest(wildcards.environment, ROOT)}",
     shell:
-        "exec python scripts/make_venv.py --requirements {input:q} --folder environments/venv-{wildcards.environment:q}"
+        "exec python scripts/make_venv.py --requirements {input:q} --folder {params.folder:q}"
         " --output {output:q} 2> >(tee {log:q} >&2)"
 
 

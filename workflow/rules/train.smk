@@ -1,6 +1,6 @@
 # Tokens -> one record per cell and repeat: the only expensive step, never redone behind the user's back.
 #
-# in   results/tokens/<corpus>/train.json, environments/<kind>-<name>.txt where a framework has a Python of its own
+# in   results/tokens/<corpus>/train.{json,bin}, environments/<kind>-<name>.txt where a framework has a Python of its own
 # out  results/<system>/cells/<framework>/<model>/<num_gpus>gpu/<cell_id>/repeat<r>/record.json
 #      beside it log.txt, and failure.json where there is no record
 

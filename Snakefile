@@ -33,7 +33,7 @@ if workflow.is_main_process:
     asked_studies = set(study_names(ROOT)).intersection(sys.argv) or settings["studies"]
     for study_name in asked_studies:
         check_study(study_name)
-    find_jobs_in_queue([study_of(name, settings["system"]) for name in asked_studies])
+    find_jobs_in_queue(readable_studies(settings["system"]))
 
 
 # A study's name is a target: `./run axonn_weak_scaling`.
@@ -54,19 +54,22 @@ for study_name in study_names(ROOT):
             partial(study_targets, study_name),
 
 
-# A cell whose job is still in the queue, from a call that was killed: wait for it.
-for record, job in jobs_in_queue.items():
+# Cells whose jobs are still in the queue, from a call that was killed: wait for them, so many in one step that a command
+# line is not too long. update: a record that comes before the waiting begins stays.
+for number, awaited in enumerate(chunks(jobs_in_queue, 100), start=1):
 
     rule:
         name:
-            f"await_job_{job.job_id}"
+            f"await_jobs_{number}"
         output:
-            record=str(record),
+            [update(str(record)) for record in awaited],
         localrule: True
+        params:
+            jobs=[f"{jobs_in_queue[record].job_id}={record}" for record in awaited],
         shell:
-            f"exec python scripts/await_job.py --job-id {job.job_id} --record {{output.record:q}}"
+            "exec python scripts/await_jobs.py {params.jobs:q}"
 
-    workflow.ruleorder(f"await_job_{job.job_id}", "train_cell")
+    workflow.ruleorder(f"await_jobs_{number}", "train_cell")
 
 
 onstart:

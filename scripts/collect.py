@@ -1,6 +1,7 @@
 """Collect a study's records into measurements.csv: one row per comparison, cell and repeat, every metric with its unit.
 
-A damaged record is set aside, so that the next call measures its cell again; the exit status is then 1.
+A damaged record is set aside, so that the next call measures its cell again; the exit status is then 1. One that cannot
+be read is left where it is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from matrix.studies import load_hardware, load_study
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
 from records.reading import read_outcomes
-from records.setting_aside import set_aside_damaged
+from records.setting_aside import set_aside_damaged, unreadable_records
 from scheduling.endings import ask_slurm_for_reasons
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +32,10 @@ def main() -> int:
         ask_slurm_for_reasons(study, ROOT / "results", ROOT)
         outcomes = read_outcomes(study, ROOT / "results")
         damaged = set_aside_damaged(study, outcomes, ROOT / "results")
-        if damaged:
+        unreadable = unreadable_records(study, outcomes, ROOT / "results")
+        for path, reason in unreadable:
+            print(f"{path.relative_to(ROOT)}: {reason}; it stays, look at its file system and rights", file=sys.stderr)
+        if damaged or unreadable:
             for path, reason in damaged:
                 print(
                     f"{path.relative_to(ROOT)}: {reason}; set aside, the next call measures the cell again",

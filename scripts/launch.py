@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from atomic import write_json
-from corpus.verify import check_tokens
+from corpus.verify import UnreadableTokens, check_tokens
 from launching import results
 from launching.child import adopt_orphans
 from launching.environment import free_port
@@ -93,8 +93,10 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
     # Slurm keeps its jobs apart by itself.
     alone = nullcontext() if system.slurm else host_lock(_tell, lambda: stop.reason() is None)
     with alone:
-        if args.record.is_file():  # Snakemake starts no cell with a record, so it came while this one waited
-            _tell(f"{args.record}: another call has measured this cell meanwhile")
+        if args.record.is_file():  # another call's, which came since this one was planned; or asked for by force
+            _tell(
+                f"{args.record}: it is there already, so nothing is measured (scripts/status.py forget sets it aside)"
+            )
             return 0
         log = LogWriter(args.log.open("w", encoding="utf-8", errors="replace"))
         try:
@@ -224,6 +226,8 @@ def verified_tokens(path: Path) -> Any:
     """The token file's facts; a damaged one is set aside, so that the next call makes it anew."""
     try:
         return check_tokens(path)
+    except UnreadableTokens:
+        raise  # what one node cannot read may be whole
     except ValueError as error:
         if not path.exists():
             raise

@@ -134,6 +134,8 @@ def state_of(outcome: Outcome, job: SlurmJob | None) -> str:
         return "queued" if job.state in ("PENDING", "CONFIGURING") else "running"
     if outcome.status == "unsupported":
         return "unsupported"
+    if outcome.kind == "running":
+        return "running"
     return "missing" if outcome.kind in ("never_ran", "too_large", "forgotten") else "failed"
 
 

@@ -16,6 +16,10 @@ _COMMAND = "scripts/tokenize_corpus.py"
 _REMEDY = f"delete both files and make them again with {_COMMAND}"
 
 
+class UnreadableTokens(ValueError):
+    """A file is there and cannot be read: nothing is known of what it holds."""
+
+
 @dataclasses.dataclass(frozen=True)
 class TokensInfo:
     """What is known of one split's tokens: the JSON beside the token file, field by field.
@@ -57,7 +61,7 @@ def read_tokens_info(json_path: Path) -> TokensInfo:
     except FileNotFoundError as error:
         raise ValueError(f"there are no finished tokens at {json_path}: make them with {_COMMAND}") from error
     except OSError as error:
-        raise ValueError(f"{json_path} cannot be read: {error.strerror}") from error
+        raise UnreadableTokens(f"{json_path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ValueError(f"{json_path} is not valid JSON ({error}): {_REMEDY}") from error
     fields = get_type_hints(TokensInfo)
@@ -74,15 +78,18 @@ def read_tokens_info(json_path: Path) -> TokensInfo:
 def check_tokens(json_path: Path) -> TokensInfo:
     """Read the whole token file and return its info if size and SHA-256 are what the JSON says.
 
-    Raises ValueError otherwise: what is wrong, where, and what to do.
+    Raises ValueError otherwise: what is wrong, where, and what to do; UnreadableTokens where that is not known.
     """
     info = read_tokens_info(json_path)
     path = tokens_path(json_path)
     _check_size(path, info)
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_READ_BYTES):
-            digest.update(block)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_READ_BYTES):
+                digest.update(block)
+    except OSError as error:
+        raise UnreadableTokens(f"the token file {path} cannot be read: {error.strerror}") from error
     if digest.hexdigest() != info.tokens_sha256:
         raise ValueError(
             f"{path} is damaged: its SHA-256 is {digest.hexdigest()}, but {json_path} says {info.tokens_sha256}: "
@@ -107,8 +114,10 @@ def open_tokens(json_path: Path) -> "numpy.memmap[Any, Any]":
 def _check_size(path: Path, info: TokensInfo) -> None:
     try:
         size_bytes = path.stat().st_size
+    except FileNotFoundError as error:
+        raise ValueError(f"the token file {path} is missing: {_REMEDY}") from error
     except OSError as error:
-        raise ValueError(f"the token file {path} cannot be read ({error.strerror}): {_REMEDY}") from error
+        raise UnreadableTokens(f"the token file {path} cannot be read: {error.strerror}") from error
     if info.num_tokens < 1 or size_bytes != BYTES_PER_TOKEN * info.num_tokens:
         raise ValueError(
             f"{path} has {size_bytes} bytes, but {info.num_tokens} tokens take {BYTES_PER_TOKEN * info.num_tokens}: "

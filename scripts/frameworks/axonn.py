@@ -112,9 +112,14 @@ def create_engine(job: Job) -> Engine:
         G_intra_d=depth,
         gpus_per_node=_gpus_per_node(),
     )
+    if runtime.device.type == "cuda":
+        # AxoNN has chosen the GPU by the rank's number, which is another where nodes have unequal numbers of ranks.
+        torch.cuda.set_device(runtime.device)
     ax.config.micro_batch_size = layout.micro_batch_size
     model, initial_weights = _build(cell, ax, runtime.device)
     engine = AxoNN_Inter_Layer_Engine(model, mean_token_loss, half_type(cell.precision) or torch.float32)
+    if runtime.device.type == "cuda" and layout.pipeline_parallel > 1:
+        _wait_before_receiving(engine)
     # AxoNN takes its own loss scale off the gradients, so the optimizer sees true ones.
     optimizer = make_optimizer(model.parameters(), cell, gradients_are_scaled=False)
     settings: dict[str, Any] = {
@@ -194,6 +199,23 @@ def _step(engine: Any, optimizer: Any, *, is_last: bool) -> Callable[[Any, Any],
         return torch.tensor(loss) if is_last else None
 
     return step
+
+
+def _wait_before_receiving(engine: Any) -> None:
+    """Let the GPU finish before a buffer for the next gradient is taken.
+
+    The allocator may give out memory that queued kernels still read, which is right for later kernels of the stream and
+    wrong for MPI, which writes at once. AxoNN waits before it sends, and the first stage sends no gradients.
+    """
+    import torch
+
+    receive = engine._post_bw_recv_requests
+
+    def wait_and_receive(*arguments: Any, **options: Any) -> Any:
+        torch.cuda.current_stream().synchronize()
+        return receive(*arguments, **options)
+
+    engine._post_bw_recv_requests = wait_and_receive
 
 
 def _build(cell: Cell, ax: Any, device: Any) -> tuple[Any, str]:

@@ -46,6 +46,11 @@ def unsupported_reason(cell: Cell) -> str | None:
         return f"DeepSpeed's pipeline engine refuses ZeRO 2 and 3, and the layout has zero_stage {zero_stage}"
     if stages > 1 and cell.model.tie_embeddings:
         return "tied embeddings would have to be shared by the first and the last pipeline stage"
+    if cell.precision == "fp16" and zero_stage == 0 and cell.device != "cpu":
+        return (
+            "without ZeRO DeepSpeed takes the loss scale off gradients that never had it (deepspeedai/DeepSpeed#8393): "
+            "use zero_stage 1, or bf16"
+        )
     if FRAMEWORK.option(cell, "offload") == "optimizer":
         if zero_stage == 0:
             return "DeepSpeed offloads the optimizer's states with zero_stage 1, 2 or 3 only"
@@ -69,7 +74,8 @@ def stored_state(cell: Cell) -> StateStorage:
         parameter_bytes=number,
         gradient_bytes=number,
         optimizer_bytes=0 if offloads else 12 if has_masters else 8,
-        step_bytes=4 if has_masters and not offloads else 0,
+        # Without ZeRO its fused optimizer holds the float32 gradients one by one and, for a moment, flat as well.
+        step_bytes=0 if offloads or not has_masters else 4 if stage > 0 else 8,
         parameter_shards=data if stage >= 3 else 1,
         gradient_shards=data if stage >= 2 else 1,
         optimizer_shards=data if stage >= 1 else 1,

@@ -324,6 +324,7 @@ def _model_config(cell: Cell, fused: Mapping[str, bool]) -> Any:
 
 def _make_trainable(cell: Cell, models: Sequence[Any]) -> tuple[list[Any], Any]:
     """The models in Megatron's data parallelism and its optimizer, put together as in pretrain_gpt.py."""
+    import torch
     from megatron.core import distributed
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
     from megatron.core.transformer.module import Float16Module
@@ -363,6 +364,10 @@ def _make_trainable(cell: Cell, models: Sequence[Any]) -> tuple[list[Any], Any]:
     # One for all parameters. The chain around it would compute the gradients' norm in every step, and wait for it,
     # though nothing is clipped.
     (optimizer,) = get_megatron_optimizer(optimizer_config, chunks, use_gloo_process_groups=False).chained_optimizers
+    if type(optimizer.optimizer) is torch.optim.AdamW:
+        # What Megatron takes without Transformer Engine or Apex; fused as in the other frameworks, and without a copy.
+        for group in optimizer.optimizer.param_groups:
+            group["fused"] = True
     config.finalize_model_grads_func = distributed.finalize_model_grads
     config.grad_scale_func = optimizer.scale_loss
     if overlapping:

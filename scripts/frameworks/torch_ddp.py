@@ -5,6 +5,7 @@ from __future__ import annotations
 from matrix.cells import Cell
 from training.contract import Engine, Framework, Job
 from training.layouts import torch_reason
+from training.storage import StateStorage, ddp_gradient_bytes
 
 FRAMEWORK = Framework(version=1, environment="torch", parallelism=frozenset({"data"}), packages=("torch",))
 
@@ -12,6 +13,11 @@ FRAMEWORK = Framework(version=1, environment="torch", parallelism=frozenset({"da
 def unsupported_reason(cell: Cell) -> str | None:
     """None when this adaptor can run the cell, else why not."""
     return torch_reason(cell)
+
+
+def stored_state(cell: Cell) -> StateStorage:
+    """All on every GPU, gradients also in the buckets that are reduced."""
+    return StateStorage(gradient_bytes=ddp_gradient_bytes(cell))
 
 
 def create_engine(job: Job) -> Engine:

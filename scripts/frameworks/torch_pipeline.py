@@ -12,7 +12,7 @@ from __future__ import annotations
 from matrix.cells import Cell
 from training.contract import Engine, Framework, Job
 from training.layouts import stage_blocks, torch_reason
-from training.storage import StateStorage
+from training.storage import StateStorage, ddp_gradient_bytes
 
 FRAMEWORK = Framework(
     version=1,
@@ -34,8 +34,9 @@ def unsupported_reason(cell: Cell) -> str | None:
 
 
 def stored_state(cell: Cell) -> StateStorage:
-    """As the default, with as many micro-batches in flight as the schedule has."""
-    return StateStorage(schedule=FRAMEWORK.option(cell, "schedule"))
+    """As the default, with as many micro-batches in flight as the schedule has, and DDP's buckets over data ranks."""
+    gradient_bytes = ddp_gradient_bytes(cell) if cell.layout.data_parallel > 1 else 4.0
+    return StateStorage(gradient_bytes=gradient_bytes, schedule=FRAMEWORK.option(cell, "schedule"))
 
 
 def create_engine(job: Job) -> Engine:

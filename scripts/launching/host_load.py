@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,11 +28,19 @@ def read_host_clock(stat: Path = Path("/proc/stat")) -> HostClock:
     return HostClock(time.monotonic(), _busy_s(stat), own)
 
 
-def others_cpu_s(before: HostClock, after: HostClock) -> float | None:
-    """Processor seconds that went to others between two moments; None where the host does not tell."""
-    if before.busy_s is None or after.busy_s is None:
+def spent_s(before_s: float | None, after_s: float | None) -> float | None:
+    """Processor seconds between two moments; None where the host does not tell."""
+    return None if before_s is None or after_s is None else after_s - before_s
+
+
+def others_cpu_s(host_s: Sequence[float | None], own_s: Sequence[float]) -> float | None:
+    """Processor seconds on one host that went to others than the parts of a cell that ran there at the same time.
+
+    host_s: of the whole host, as each of these parts saw it; own_s: of each of them.
+    """
+    if not host_s or None in host_s:
         return None
-    return max(0.0, (after.busy_s - before.busy_s) - (after.own_s - before.own_s))
+    return max(0.0, max(seconds for seconds in host_s if seconds is not None) - sum(own_s))
 
 
 def _busy_s(stat: Path) -> float | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from launching.child import LAUNCHER_VARIABLE
 from launching.environment import available_cores, rank_variables, shared_settings, threads_per_process
-from launching.host_load import host_memory_kills, others_cpu_s, read_host_clock
+from launching.host_load import host_memory_kills, read_host_clock, spent_s
 from launching.placement import Part, host_name, parts
 from launching.processes import Ending, Limits, LogWriter, RankCommand, run_ranks
 
@@ -53,7 +53,8 @@ class LaunchPlan:
 class PartReport:
     """What became of one part's ranks. `kind` and what follows it are an Ending's (launching/processes.py).
 
-    settings: the variables every process got. Times in seconds.
+    settings: the variables every process got. Times in seconds; host_cpu_s is the processor time spent on the whole
+    host meanwhile (None where it is not known), own_cpu_s that of this part.
     """
 
     part: int
@@ -63,17 +64,19 @@ class PartReport:
     threads_per_process: int
     settings: Mapping[str, str]
     wall_s: float
-    others_cpu_s: float | None
+    host_cpu_s: float | None
+    own_cpu_s: float
     killed_for_memory: bool
     ended_unix_s: float
     kind: str
     reason: str
     rank: int | None
     last_lines: Sequence[str]
+    signal: int | None = None
 
     @property
     def ending(self) -> Ending:
-        return Ending(self.kind, self.reason, self.rank, tuple(self.last_lines))
+        return Ending(self.kind, self.reason, self.rank, tuple(self.last_lines), self.signal)
 
 
 def run_part(job: LaunchPlan, index: int, limits: Limits, log: LogWriter) -> PartReport:
@@ -97,13 +100,15 @@ def run_part(job: LaunchPlan, index: int, limits: Limits, log: LogWriter) -> Par
         threads_per_process=threads,
         settings=settings,
         wall_s=after.wall_s - before.wall_s,
-        others_cpu_s=others_cpu_s(before, after),
+        host_cpu_s=spent_s(before.busy_s, after.busy_s),
+        own_cpu_s=after.own_s - before.own_s,
         killed_for_memory=kills_before is not None and kills_after is not None and kills_after > kills_before,
         ended_unix_s=time.time(),
         kind=ending.kind,
         reason=ending.reason,
         rank=ending.rank,
         last_lines=ending.last_lines,
+        signal=ending.signal,
     )
 
 
@@ -119,7 +124,8 @@ def silent_part(job: LaunchPlan, index: int, host: str, wall_s: float) -> PartRe
         threads_per_process=threads,
         settings=settings,
         wall_s=wall_s,
-        others_cpu_s=None,
+        host_cpu_s=None,
+        own_cpu_s=0.0,
         killed_for_memory=False,
         ended_unix_s=time.time(),
         kind="killed",

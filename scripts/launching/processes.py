@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -47,12 +47,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ending:
-    """How the ranks ended: `kind` is "" when all exited with 0, else crash, killed, startup_timeout, time_limit, ..."""
+    """How the ranks ended: `kind` is "" when all exited with 0, else crash, killed, startup_timeout, time_limit, ...
+
+    signal: which one killed; None where it was none, or where it is not known.
+    """
 
     kind: str = ""
     reason: str = ""
     rank: int | None = None
     last_lines: tuple[str, ...] = ()
+    signal: int | None = None
 
 
 class LogWriter:
@@ -146,7 +150,7 @@ def run_ranks(commands: Sequence[RankCommand], limits: Limits, log: LogWriter) -
             reader.join(timeout=TERMINATE_GRACE_S)
     if ending.rank is None:
         return ending
-    return Ending(ending.kind, ending.reason, ending.rank, log.last_lines(ending.rank))
+    return replace(ending, last_lines=log.last_lines(ending.rank))
 
 
 def inherited_fds(environment: Mapping[str, str]) -> tuple[int, ...]:
@@ -207,7 +211,7 @@ def _first_failure(processes: Mapping[int, subprocess.Popen[str]], failed: dict[
     while time.monotonic() < deadline and any(process.poll() is None for process in processes.values()):
         time.sleep(POLL_S)
     if code < 0:
-        return Ending("killed", f"rank {rank} was ended by {signal.Signals(-code).name}", rank)
+        return Ending("killed", f"rank {rank} was ended by {signal.Signals(-code).name}", rank, signal=-code)
     return Ending("crash", f"rank {rank} ended with exit status {code}", rank)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from atomic import write_json
 from launching.exchange import Exchange, RankFailure
+from launching.host_load import others_cpu_s
 from launching.placement import host_name
+from launching.process_id import is_alive, this_process
 from launching.processes import LAST_LINE_LIMIT, LAST_LINES, Ending
 
 if TYPE_CHECKING:
@@ -29,7 +32,8 @@ RANKS_PREFIX = "ranks-"
 class Failure:
     """Why a cell has no record; kept as failure.json beside its log until a later try succeeds.
 
-    scheduler: what the scheduler says of the job, in its own words.
+    scheduler: what the scheduler says of the job, in its own words. launcher: the process that wrote this when it began
+    (launching/process_id.py); its account of the end has none.
     """
 
     kind: str
@@ -40,6 +44,12 @@ class Failure:
     host: str
     job_id: str | None
     scheduler: str | None = None
+    launcher: Mapping[str, Any] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the launcher is at work still, as far as that can be seen from here."""
+        return self.launcher is not None and is_alive(self.launcher) is True
 
     @property
     def full_reason(self) -> str:
@@ -64,7 +74,8 @@ def judge(ending: Ending, exchange: Exchange, num_ranks: int, data_parallel: int
         first = _earliest([f for f in failures if f.status == status])
         if first:
             return Verdict(status, f"rank {first.rank}: {first.message}")
-    if ending.kind == "killed" and killed_for_memory:
+    # The kernel kills for memory with SIGKILL; a part that left no account does not know its signal.
+    if ending.kind == "killed" and ending.signal in (None, signal.SIGKILL) and killed_for_memory:
         who = "the processes were" if ending.rank is None else f"rank {ending.rank} was"
         return Verdict("oom", f"{who} killed for memory: the host, or the job's share of it, ran out of it")
     if ending.kind:
@@ -114,10 +125,16 @@ def write_failure(folder: Path, failure: Failure) -> None:
 
 def launch_facts(reports: Sequence[PartReport]) -> dict[str, Any]:
     """The record's `launch`, as far as the parts know it: of several the smallest share of cores, the longest time and
-    the most that others used.
+    the most that others used on a node.
     """
     first = min(reports, key=lambda report: report.threads_per_process)
-    others = [report.others_cpu_s for report in reports]
+    by_node: dict[int, list[PartReport]] = {}
+    for report in reports:
+        by_node.setdefault(report.node, []).append(report)
+    others = [
+        others_cpu_s([part.host_cpu_s for part in parts], [part.own_cpu_s for part in parts])
+        for parts in by_node.values()
+    ]
     return {
         "hosts": list({report.node: report.host for report in reports}.values()),
         "cpu_cores": first.cpu_cores,
@@ -133,7 +150,8 @@ def clear_former_launch(folder: Path, job_id: str | None) -> None:
     for left in folder.glob(f"{RANKS_PREFIX}*"):
         shutil.rmtree(left, ignore_errors=True)
     reason = "the launcher was killed before it could say why"
-    write_failure(folder, Failure("interrupted", reason, None, (), now(), host_name(), job_id))
+    launcher = this_process().as_dict()
+    write_failure(folder, Failure("interrupted", reason, None, (), now(), host_name(), job_id, launcher=launcher))
 
 
 def read_failure(folder: Path) -> Failure | None:

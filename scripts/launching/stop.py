@@ -8,13 +8,17 @@ from collections.abc import Iterable
 
 
 class StopRequest:
-    """Remembers the first of `signals` that comes, and notices when the process that started this one is gone."""
+    """Remembers the first of `signals` that comes, and notices when the process that started this one is gone.
+
+    A signal that whoever started this process had it ignore (nohup) stays ignored.
+    """
 
     def __init__(self, signals: Iterable[signal.Signals]) -> None:
         self._parent = os.getppid()
         self._signal: int | None = None
         for number in signals:
-            signal.signal(number, self._remember)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._remember)
 
     def _remember(self, number: int, _frame: object) -> None:
         self._signal = self._signal or number

@@ -5,7 +5,7 @@ Every function takes plain values and `where` (file and key) and raises ConfigEr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +30,15 @@ def check_window(where: str, window: Mapping[str, Any]) -> None:
             f"{where}.window: every measurement is {NUM_BATCHES} batches with {NUM_WARMUP_BATCHES} of warm-up, as in "
             f"the papers, so that all records can be compared; leave the key out"
         )
+
+
+def check_shapes(where: str, models: Iterable[Model]) -> None:
+    """Two names for one shape would be one cell, whose record lies in the folder of one of the names."""
+    named: dict[str, str] = {}
+    for model in models:
+        other = named.setdefault(repr(model.shape()), model.name)
+        if other != model.name:
+            raise ConfigError(f"{where}: the models {other} and {model.name} have the same shape; use one of them")
 
 
 def check_scaling(where: str, scaling: str, points: Sequence[Point]) -> None:

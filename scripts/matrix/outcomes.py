@@ -14,8 +14,8 @@ STATUSES = (*RECORDED_STATUSES, "unsupported", "missing")
 class Outcome:
     """`status` is one of STATUSES; `record` (see workflow/schemas/record.schema.yaml) is None without a record.
 
-    `kind` tells missing cells apart (never_ran, crash, killed, startup_timeout, time_limit, interrupted, disk_full,
-    corrupt_record, too_large, ...); `code_changed` is None where there is no record.
+    `kind` tells missing cells apart (never_ran, running, crash, killed, startup_timeout, time_limit, interrupted,
+    disk_full, corrupt_record, unreadable_record, too_large, ...); `code_changed` is None where there is no record.
     """
 
     status: str

@@ -106,16 +106,25 @@ def study_folder(results: Path, study: Study) -> Path:
 
 
 def index_cells(studies: Iterable[Study]) -> dict[str, dict[str, Any]]:
-    """The one dict that rules read a cell's values from: cell id -> values that never decide a rerun by themselves."""
-    return {
-        planned.cell.cell_id: {
-            "cell": planned.cell,
-            "identity": planned.cell.identity_json,
-            "tokens": f"results/tokens/{key}/train.json",
-            "time_limit_s": max(1, round(60 * study.time_limit_minutes[planned.cell.model.name])),
-            "environment": study.environments[planned.cell.framework],
-        }
-        for study in studies
-        for key in [study.corpus.key]
-        for planned in study.runnable()
-    }
+    """The one dict that rules read a cell's values from: cell id -> values that never decide a rerun by themselves.
+
+    A cell of several studies gets the longest of their time limits.
+    """
+    cells: dict[str, dict[str, Any]] = {}
+    for study in studies:
+        tokens = f"results/tokens/{study.corpus.key}/train.json"
+        for planned in study.runnable():
+            cell = planned.cell
+            limit_s = max(1, round(60 * study.time_limit_minutes[cell.model.name]))
+            known = cells.setdefault(
+                cell.cell_id,
+                {
+                    "cell": cell,
+                    "identity": cell.identity_json,
+                    "tokens": tokens,
+                    "time_limit_s": limit_s,
+                    "environment": study.environments[cell.framework],
+                },
+            )
+            known["time_limit_s"] = max(known["time_limit_s"], limit_s)
+    return cells

@@ -194,6 +194,7 @@ def expand_study(
             )
         )
     _check_all_used(where, candidates, matched)
+    checks.check_shapes(where, used_models.values())
     return Study(
         name=name,
         title=config["title"],

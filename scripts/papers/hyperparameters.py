@@ -51,9 +51,10 @@ def _display(data: StudyData, rows: pd.DataFrame, frame: pd.DataFrame) -> Displa
         f"length {r['seq_length']}, vocabulary {r['vocab_size']}, {_count(r['num_parameters'])} parameters"
         for r in models
     )
+    epsilons = ", ".join(f"{epsilon:g}" for epsilon in sorted(set(rows["adam_epsilon"])))
     caption = (
-        f"{data.title}: what each framework ran with. Optimizer AdamW (0.9, 0.95, eps 1e-8) without weight decay; "
-        "Best marks the layout that the other tables show."
+        f"{data.title}: what each framework ran with. Optimizer AdamW (0.9, 0.95, eps {epsilons}) without weight "
+        "decay; Best marks the layout that the other tables show."
     )
     return Display(caption, headings, cells, shapes, wide=(3, 12), group=2)
 

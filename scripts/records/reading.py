@@ -38,6 +38,8 @@ def read_outcome(planned: PlannedCell, path: Path, scripts: Path = SCRIPTS) -> O
         record = read_record(path, planned.cell.cell_id, planned.repeat)
     except FileNotFoundError:
         return _without_record(planned, path)
+    except OSError as error:
+        return Outcome("missing", f"the record cannot be read ({error.strerror})", "unreadable_record")
     except ValueError as error:
         return Outcome("missing", str(error), "corrupt_record")
     return Outcome(
@@ -49,7 +51,7 @@ def read_outcome(planned: PlannedCell, path: Path, scripts: Path = SCRIPTS) -> O
 
 
 def read_record(path: Path, cell_id: str, repeat: int) -> dict[str, Any]:
-    """The record at `path`; ValueError when it is damaged or another cell's, FileNotFoundError when there is none.
+    """The record at `path`; ValueError when it is damaged or another cell's, OSError when it cannot be read.
 
     The schema is compiled once, so that ten thousand records are read in seconds.
     """
@@ -57,10 +59,6 @@ def read_record(path: Path, cell_id: str, repeat: int) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the record is damaged ({error})") from None
-    except OSError as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        raise ValueError(f"the record cannot be read ({error.strerror})") from None
     problem = _problem(record, cell_id, repeat)
     if problem:
         raise ValueError(f"the record is damaged ({problem})")
@@ -88,6 +86,8 @@ def _without_record(planned: PlannedCell, path: Path) -> Outcome:
     if planned.obstacle:
         return Outcome("missing", planned.obstacle.reason, "too_large")
     failure = read_failure(path.parent)
+    if failure and failure.is_running:
+        return Outcome("missing", f"being measured on {failure.host} since {failure.at}", "running")
     if failure:
         return Outcome("missing", failure.full_reason, failure.kind)
     if any(path.parent.glob("record.forgotten-*.json")):

@@ -26,6 +26,12 @@ def set_aside_damaged(study: Study, outcomes: Outcomes, results: Path) -> list[t
     return damaged
 
 
+def unreadable_records(study: Study, outcomes: Outcomes, results: Path) -> list[tuple[Path, str]]:
+    """(path, reason) of every record that is there and could not be read: perhaps a good one, so it stays."""
+    chosen = _chosen(study, outcomes, results, lambda o: o.kind == "unreadable_record")
+    return [(path, outcome.reason) for path, outcome in chosen]
+
+
 def forget(study: Study, outcomes: Outcomes, results: Path, wanted: Callable[[Outcome], bool]) -> list[Path]:
     """Set aside the records of the outcomes that `wanted` picks; returns where they were."""
     chosen = [path for path, _ in _chosen(study, outcomes, results, lambda o: o.record is not None and wanted(o))]

@@ -115,6 +115,12 @@ def awaited_jobs(studies: Iterable[Study], results: Path, folder: Path) -> Mappi
     return awaited
 
 
+def chunks(items: Iterable[Any], size: int) -> list[list[Any]]:
+    """The items in their order, so many at a time."""
+    every = list(items)
+    return [every[first : first + size] for first in range(0, len(every), size)]
+
+
 def hours_text(hours: float) -> str:
     """Three digits, and whole numbers as people write them: `0.0125`, `1.5`, `21,600`."""
     return f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from matrix.cells import Cell
+
 
 @dataclass(frozen=True)
 class StateStorage:
@@ -58,3 +60,10 @@ class StateStorage:
     sequence_parallel: bool = False
     schedule: str = "1f1b"
     virtual_stages: int = 1
+
+
+def ddp_gradient_bytes(cell: Cell) -> float:
+    """Of float32 gradients under DistributedDataParallel: a view into its buckets, but where they are added up over
+    micro-batches first each is a tensor of its own beside its bucket.
+    """
+    return 8.0 if cell.num_micro_batches > 1 else 4.0

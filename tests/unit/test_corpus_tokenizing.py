@@ -349,9 +349,17 @@ def test_a_wrong_size_is_found(finished, change):
             function(finished)
 
 
+def test_a_file_that_cannot_be_read_is_not_called_damaged(finished):
+    """A folder in its place, which no one can read: the same as a file system's error."""
+    finished.unlink()
+    finished.mkdir()
+    with pytest.raises(verify.UnreadableTokens, match=r"t\.json cannot be read"):
+        verify.check_tokens(finished)
+
+
 def test_missing_files_are_explained(finished):
     finished.with_suffix(".bin").unlink()
-    with pytest.raises(ValueError, match=r"the token file .*t\.bin cannot be read .* make them again"):
+    with pytest.raises(ValueError, match=r"the token file .*t\.bin is missing: .* make them again"):
         verify.check_tokens(finished)
     finished.unlink()
     with pytest.raises(ValueError, match=r"no finished tokens at .*t\.json: make them with scripts/tokenize_corpus"):

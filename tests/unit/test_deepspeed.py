@@ -49,6 +49,8 @@ def make_cell(data: int = 1, pipeline: int = 1, micro_batch: int = 2, **settings
         (make_cell(device="cuda", offload="optimizer"), "zero_stage 1, 2 or 3 only"),
         (make_cell(zero_stage=1, offload="optimizer"), "on a CPU they are there already"),
         (make_cell(precision="fp16"), "fp16 needs a GPU"),
+        (make_cell(device="cuda", precision="fp16"), "off gradients that never had it"),
+        (make_cell(2, 2, device="cuda", precision="fp16"), "use zero_stage 1, or bf16"),
         (make_cell(checkpointing="some"), "checkpointing some"),
         (make_cell(model=replace(MODEL, architecture="t5")), "not t5"),
     ],

@@ -9,17 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from launching.host_load import HostClock, others_cpu_s, read_host_clock
+from launching.host_load import others_cpu_s, read_host_clock, spent_s
 from metrics.rows import others_cpu_percent
 
 
 def test_others_have_what_the_host_spent_and_we_did_not() -> None:
     # 30 s busy on the host, 12 s of them ours
-    assert others_cpu_s(HostClock(0, 100.0, 5.0), HostClock(20, 130.0, 17.0)) == pytest.approx(18.0)
+    assert others_cpu_s([spent_s(100.0, 130.0)], [12.0]) == pytest.approx(18.0)
+
+
+def test_parts_of_one_cell_on_one_host_are_no_strangers_to_each_other() -> None:
+    # Two ranks under MPI, 12 s and 11 s of processor time each; the one that watched longest saw 25 s of the host's.
+    assert others_cpu_s([24.0, 25.0], [12.0, 11.0]) == pytest.approx(2.0)
+    assert others_cpu_s([20.0, 20.0], [12.0, 11.0]) == 0.0
 
 
 def test_unknown_is_not_zero() -> None:
-    assert others_cpu_s(HostClock(0, None, 0.0), HostClock(1, 3.0, 0.0)) is None
+    assert spent_s(None, 3.0) is None
+    assert others_cpu_s([3.0, None], [0.0, 0.0]) is None
     assert others_cpu_percent({"others_cpu_s": None, "wall_s": 5.0, "cpu_cores": 2}) is None
 
 

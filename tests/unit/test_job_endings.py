@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from launching.exchange import Exchange
 from launching.part import LaunchPlan, PartReport, silent_part
 from launching.placement import parts
 from launching.processes import Ending
-from launching.results import Failure, launch_facts, log_tail
+from launching.results import Failure, judge, launch_facts, log_tail
 from launching.starters import mpiexec, part_index, srun
 from launching.step import MEMORY_WORDS, SLURM_PREFIXES, step_ending
 from scheduling.endings import with_slurms_account
@@ -28,7 +29,8 @@ def report(node: int, kind: str = "", ended: float = 0.0, threads: int = 2, othe
         threads,
         settings,
         10.0 + node,
-        others,
+        None if others is None else others + 5.0,
+        5.0,
         False,
         ended,
         kind,
@@ -83,12 +85,23 @@ def test_facts_of_several_nodes() -> None:
     assert facts["wall_s"] == 11.0
     assert facts["others_cpu_s"] == 1.0
     assert launch_facts([report(0), report(1, others=None)])["others_cpu_s"] is None
+    # Two parts on one node: the host's 6 s were theirs.
+    assert launch_facts([report(0), replace(report(0), part=1)])["others_cpu_s"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGKILL, "oom"), (None, "oom"), (signal.SIGSEGV, ""), (signal.SIGABRT, "")]
+)
+def test_only_a_sigkill_or_an_unknown_one_is_a_kill_for_memory(tmp_path: Path, number: int | None, status: str) -> None:
+    """The kernel counts its kills for memory on the whole host: somebody else's makes no OOM of our crash."""
+    ending = Ending("killed", "rank 0 was ended", 0, signal=number)
+    assert judge(ending, Exchange(tmp_path), 1, 1, killed_for_memory=True).status == status
 
 
 def test_a_node_that_could_not_report_keeps_its_place_with_what_is_known() -> None:
     job = LaunchPlan(["python"], 3, 2, "127.0.0.1", 1, {"SITE": "1"}, cores=1)
     silent = silent_part(job, 1, "n7", 12.5)
-    assert (silent.node, silent.host, silent.wall_s, silent.others_cpu_s) == (1, "n7", 12.5, None)
+    assert (silent.node, silent.host, silent.wall_s, silent.host_cpu_s) == (1, "n7", 12.5, None)
     assert (silent.cpu_cores, silent.threads_per_process, silent.settings["OMP_NUM_THREADS"]) == (1, 1, "1")
     assert silent.settings["SITE"] == "1"
     assert launch_facts([report(0), silent])["hosts"] == ["n0", "n7"]

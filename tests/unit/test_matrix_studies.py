@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from matrix.checks import check_model
 from matrix.config import check_config, read_yaml
 from matrix.errors import ConfigError
 from matrix.frameworks import environment_identity, load_adaptor
+from matrix.plan import index_cells
 from matrix.plan_lines import missing_lines, plan_lines
 from matrix.studies import load_study, load_system, study_names, unusable_studies
 from matrix.systems import system_from_config
@@ -164,6 +166,25 @@ def test_a_framework_without_the_parallelism_is_unsupported() -> None:
     assert "no tensor parallelism" in study.planned[1].obstacle.reason
 
 
+def test_two_names_for_one_shape_are_refused() -> None:
+    """They are one cell, and its record lies under one of the names."""
+    points = comparison("none", [("small", 1), ("same", 1)])
+    same = {"small": MODELS["small"], "same": replace(MODELS["small"], name="same")}
+    with pytest.raises(ConfigError, match="the models small and same have the same shape; use one of them"):
+        expand(study_config(frameworks={"torch_ddp": None}, comparisons=points), models=same)
+
+
+def test_a_cell_of_two_studies_gets_the_longer_time_limit() -> None:
+    points = comparison("strong", [("small", 1)])
+    studies = [
+        expand(study_config(frameworks={"torch_ddp": None}, comparisons=points, time_limit_minutes=minutes))
+        for minutes in (2, 1)
+    ]
+    for order in (studies, studies[::-1]):
+        ((_, values),) = index_cells(order).items()
+        assert values["time_limit_s"] == 120
+
+
 def test_a_cell_larger_than_the_system_is_planned_and_never_run() -> None:
     points = comparison("strong", [("small", 1), ("small", 8)])
     study = expand(study_config(frameworks={"torch_ddp": None}, comparisons=points))
@@ -195,8 +216,8 @@ def test_the_plan_names_what_will_not_run_and_what_will(tmp_path: Path) -> None:
     ]
     assert list(missing_lines(study, tmp_path)) == [
         f"{study.name}: 2 of 2 cells to measure on here",
-        "    torch_ddp, small, 1 GPU, data 1, micro-batch 1, 2 repeats, at most 30 minutes, about 29 MiB a GPU "
-        "(parameters 6, gradients 6, optimizer 12, activations 0, working set 5)",
+        "    torch_ddp, small, 1 GPU, data 1, micro-batch 1, 2 repeats, at most 30 minutes, about 36 MiB a GPU "
+        "(parameters 6, gradients 12, optimizer 12, activations 0, working set 5)",
     ]
 
 

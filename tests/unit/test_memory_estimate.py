@@ -224,6 +224,18 @@ def test_tensor_shards_are_replicated_or_sharded() -> None:
 # -- what a dry run prints ---------------------------------------------------------------------------------------------
 
 
+def test_ddp_adds_micro_batches_up_beside_its_buckets() -> None:
+    def gradients_gib(micro_batch: int, pipeline: int = 1, framework: str = "torch_ddp") -> float:
+        layout = Layout(2 // pipeline, pipeline_parallel=pipeline, micro_batch_size=micro_batch)
+        cell = make_cell(framework, 2, PAPER_12B, layout=layout, global_batch_size=8)
+        return in_bytes(estimate_for(load_adaptor(framework), cell).gradients_gib)
+
+    one = gradients_gib(4)
+    assert one == pytest.approx(4 * PAPER_12B.num_parameters)
+    assert gradients_gib(2) == pytest.approx(2 * one)
+    assert gradients_gib(1, pipeline=2, framework="torch_pipeline") < one  # no data ranks, no buckets
+
+
 def test_the_memory_of_a_gpu_is_the_systems_limit_or_its_devices() -> None:
     hardware = load_hardware(ROOT)
     gpu = cpu_system(device="cuda", devices=("NVIDIA H100 80GB HBM3",))
@@ -242,9 +254,11 @@ def test_a_dry_run_tells_what_each_cell_needs_and_marks_what_will_not_fit(tmp_pa
     )
     # 1,623,008 parameters, nearly all of embedding and head, and 12 bytes of loss for 8 x 50304 logits.
     needs = "about 29 MiB a GPU (parameters 6, gradients 6, optimizer 12, activations 0, working set 5)"
+    # DDP adds eight micro-batches up beside its buckets.
+    alone = "about 36 MiB a GPU (parameters 6, gradients 12, optimizer 12, activations 0, working set 5)"
     assert roomy == [
         "study: 1 of 1 cells to measure on here",
-        f"    torch_ddp, small, 1 GPU, data 1, micro-batch 1, at most 30 minutes, {needs}",
+        f"    torch_ddp, small, 1 GPU, data 1, micro-batch 1, at most 30 minutes, {alone}",
         f"    torch_ddp, small, 8 GPU, data 8, micro-batch 1, 2 nodes, not started: needs 8 GPUs, "
         f"this system (here) has 4, {needs}",
     ]

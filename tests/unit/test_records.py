@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,10 @@ from launching.processes import LAST_LINE_LIMIT, LogWriter
 from matrix.config import check_config
 from matrix.errors import ConfigError
 from matrix.plan import PlannedCell, Study, record_path
+from matrix.sources import SCRIPTS
 from metrics.rows import measurement_rows
 from records.reading import read_outcomes
-from records.setting_aside import forget, set_aside_damaged
+from records.setting_aside import forget, set_aside_damaged, unreadable_records
 from studies import comparison, expand, study_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,6 +93,34 @@ def test_a_value_that_breaks_arithmetic_takes_no_other_row_with_it(study: Study,
     rows = measurement_rows(study, read_outcomes(study, tmp_path), {})
     assert rows["status"][0] == "ok"
     assert rows["batch_time_s"].notna()[0]
+
+
+def test_a_record_that_cannot_be_read_stays(study: Study, tmp_path: Path) -> None:
+    """It may be whole: a network file system's error, say. A folder in its place gives root such an error as well."""
+    path = write_record(tmp_path, study, study.planned[0])
+    path.unlink()
+    path.mkdir()
+    outcomes = read_outcomes(study, tmp_path)
+    assert outcomes[study.planned[0].key].kind == "unreadable_record"
+    assert set_aside_damaged(study, outcomes, tmp_path) == []
+    assert [found for found, _ in unreadable_records(study, outcomes, tmp_path)] == [path]
+    assert path.exists()
+
+
+def test_a_cell_that_is_being_measured_is_running_until_its_launcher_is_gone(study: Study, tmp_path: Path) -> None:
+    planned = study.planned[0]
+    folder = record_path(tmp_path, study.system.name, planned).parent
+    folder.mkdir(parents=True)
+    begin = "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
+    begin += "from launching.results import clear_former_launch\n"
+    begin += "clear_former_launch(Path(sys.argv[2]), None); print('begun', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", begin, str(SCRIPTS), str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout.readline() == "begun\n"
+        assert read_outcomes(study, tmp_path)[planned.key].kind == "running"
+        launcher.kill()
+    outcome = read_outcomes(study, tmp_path)[planned.key]
+    assert (outcome.kind, outcome.reason) == ("interrupted", "the launcher was killed before it could say why")
 
 
 def test_forgetting_keeps_the_record_beside_its_cell(study: Study, tmp_path: Path) -> None:

@@ -208,6 +208,7 @@ def test_a_second_call_at_the_same_time_is_refused_and_harms_nothing(project: Pr
     link_environment(project)
     first = project.start(command=["./run", "tiny"])
     wait_until(lambda: project.started_ranks() == 2, "both ranks in training")
+    assert "1 running" in project.script("status.py", "tiny").output
     second = project.finish(["./run", "tiny"], 60)
     assert second.returncode != 0
     assert "cannot be locked" in second.output

@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from launching.environment import put_python_on_path
 from launching.interpreter import interpreter_file
+from launching.run_lock import note_owner
 from matrix.cells import identity_hash
 from matrix.config import check_config
 from matrix.errors import ConfigError, nearest
@@ -23,11 +24,13 @@ from matrix.sources import combined_digest
 from matrix.studies import load_hardware, load_study, load_system, misspelt_studies, study_names, unusable_studies
 from papers.loading import check_outputs
 from scheduling.endings import ask_slurm_for_reasons
-from scheduling.jobs import awaited_jobs, budget, tokenizing_resources, training_resources
+from scheduling.jobs import awaited_jobs, budget, chunks, tokenizing_resources, training_resources
 from scheduling.queue import QueueError, has_slurm
 from scheduling.refusals import note_refusals
 
 RESULTS = Path("results")
+# Tells a job which studies the call that submitted it was about: a cell may be in several, with several time limits.
+ASKED_VARIABLE = "SCALING_EVAL_STUDIES"
 TABLE_SUFFIXES = (".csv", ".md", ".tex")
 FIGURE_SUFFIXES = (".svg", ".pdf", ".png")
 # `python` in a rule is the interpreter that runs Snakemake, activated or not; a conda environment comes before it.
@@ -90,17 +93,21 @@ def check_study(name):
 
 
 def asked_studies_of(system):
-    """The studies that are asked for. A job asks for one cell alone: then all that can be read, since a mistake in one
-    study's file must not take the jobs of the others with it."""
+    """The studies that are asked for: in a job, by the call that submitted it. Where files are asked for, all studies."""
     asked = [study for study in requested_studies if study.system.name == system]
-    if asked:
-        return asked
+    if not asked and not workflow.is_main_process:
+        asked = readable_studies(system, os.environ.get(ASKED_VARIABLE, "").split())
+    return asked or readable_studies(system)
+
+
+def readable_studies(system, names=None):
+    """Of these names, or of all: a mistake in one study's file must not take the cells of the others with it."""
     found = []
-    for name in study_names(ROOT):
+    for name in study_names(ROOT) if names is None else names:
         try:
             found.append(study_of(name, system))
         except WorkflowError as error:
-            logger.warning(f"not read: {error}")
+            logger.debug(f"not read: {error}")
     return found
 
 
@@ -114,7 +121,9 @@ def cell_value(wildcards, key):
     """One of a cell's values, by the id in its path."""
     cells = cells_of(wildcards.system)
     if wildcards.cell_id not in cells:
-        raise WorkflowError(f"cell {wildcards.cell_id} is in no study of config/studies on system {wildcards.system}")
+        raise WorkflowError(
+            f"cell {wildcards.cell_id} is in no study of config/studies that can be read on system {wildcards.system}"
+        )
     return cells[wildcards.cell_id][key]
 
 

@@ -19,6 +19,8 @@ def find_jobs_in_queue(studies):
 
 def check_start():
     """Stop a real run that would submit jobs twice, or nowhere, before it starts anything."""
+    note_owner(Path.cwd())
+    os.environ[ASKED_VARIABLE] = " ".join(study.name for study in requested_studies)
     system = system_of(settings["system"])
     executor = workflow.executor_plugin.name
     if queue_errors:

@@ -1,0 +1,74 @@
+"""Whose lock it is: a lock is removed only where the process that took it is certainly gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launching.process_id import is_alive, this_process
+from launching.run_lock import LOCKS, OWNER, is_left_behind, note_owner
+from launching.stop import StopRequest
+from matrix.sources import SCRIPTS
+
+NOTE = "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
+NOTE += "from launching.run_lock import note_owner; note_owner(Path(sys.argv[2]))"
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Path:
+    """A folder with Snakemake's lock, taken by a process that has ended since."""
+    (tmp_path / LOCKS).mkdir(parents=True)
+    (tmp_path / LOCKS / "0.input.lock").touch()
+    subprocess.run([sys.executable, "-c", NOTE, str(SCRIPTS), str(tmp_path)], check=True)
+    return tmp_path
+
+
+def test_the_lock_of_a_process_that_is_gone_is_left_behind(locked: Path) -> None:
+    assert is_left_behind(locked)
+    (locked / LOCKS / "0.input.lock").unlink()
+    assert not is_left_behind(locked)
+
+
+def test_the_lock_of_a_living_process_is_not(locked: Path) -> None:
+    note_owner(locked)
+    assert not is_left_behind(locked)
+
+
+def test_a_lock_that_is_newer_than_the_note_is_somebody_elses(locked: Path) -> None:
+    later = (locked / OWNER).stat().st_mtime_ns + 1
+    os.utime(locked / LOCKS / "0.input.lock", ns=(later, later))
+    assert not is_left_behind(locked)
+
+
+@pytest.mark.parametrize("change", [{"place": "another login node"}, {"user": os.getuid() + 1}, None])
+def test_of_another_machine_or_user_or_nobody_nothing_is_known(locked: Path, change: dict[str, object] | None) -> None:
+    note = locked / OWNER
+    if change is None:
+        note.unlink()
+    else:
+        note.write_text(json.dumps(json.loads(note.read_text()) | change))
+    assert not is_left_behind(locked)
+
+
+def test_a_number_that_was_given_out_again_is_another_process() -> None:
+    me = this_process().as_dict()
+    assert is_alive(me) is True
+    assert is_alive(me | {"started_unix_s": me["started_unix_s"] - 60}) is False
+    assert is_alive({"pid": 1}) is None
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    """`nohup ./run &`: the cell goes on when the terminal is closed."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        stop = StopRequest([signal.SIGHUP])
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert stop.reason() is None
+    finally:
+        signal.signal(signal.SIGHUP, before)

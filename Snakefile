@@ -33,7 +33,7 @@ if workflow.is_main_process:
     asked_studies = set(study_names(ROOT)).intersection(sys.argv) or settings["studies"]
     for study_name in asked_studies:
         check_study(study_name)
-    find_jobs_in_queue(readable_studies(settings["system"]))
+    find_jobs_in_queue(settings["system"])
 
 
 # A study's name is a target: `./run axonn_weak_scaling`.

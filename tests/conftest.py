@@ -45,7 +45,7 @@ def axonn_paper_python() -> str:
 
 @pytest.fixture(scope="session")
 def horovod_python() -> str:
-    """Of Horovod's environment, which is built from its source the first time (about six minutes on two cores)."""
+    """Of Horovod's environment, which is built from its source the first time (about four minutes on two cores)."""
     return framework_python("horovod")
 
 

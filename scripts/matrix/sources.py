@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -42,11 +42,19 @@ def combined_digest(starts: Iterable[str], scripts: Path = SCRIPTS) -> str:
     return digest.hexdigest()[:16]
 
 
+def _statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Those of a body and of all bodies inside it. Expressions hold no imports, and are most of a file."""
+    for node in body:
+        yield node
+        for inner in ("body", "handlers", "orelse", "finalbody", "cases"):
+            yield from _statements(getattr(node, inner, ()))
+
+
 @cache
 def _direct_imports(scripts: Path, name: str, _mtime_ns: int) -> tuple[str, ...]:
     tree = ast.parse((scripts / name).read_bytes(), filename=name)
     modules: list[str] = []
-    for node in ast.walk(tree):
+    for node in _statements(tree.body):
         if isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:

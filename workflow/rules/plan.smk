@@ -4,10 +4,12 @@
 # out  nothing, but for the partial outputs of a study whose cells failed
 
 
-def find_jobs_in_queue(studies):
-    """Look once, before anything is submitted. Where Slurm cannot be asked, a dry run goes on."""
+def find_jobs_in_queue(system):
+    """Look once, before anything is submitted, for those of any study. Where Slurm cannot be asked, a dry run goes on."""
+    if not system_of(system).slurm:
+        return
     try:
-        jobs_in_queue.update(awaited_jobs(studies, RESULTS, Path.cwd()))
+        jobs_in_queue.update(awaited_jobs(readable_studies(system), RESULTS, Path.cwd()))
     except QueueError as error:
         queue_errors.append(str(error))
         logger.warning(f"Slurm cannot be asked which cells have a job in the queue: {error}")

@@ -10,7 +10,8 @@ from matrix.errors import ConfigError
 from matrix.systems import EnvironmentSource, System
 
 ENVIRONMENTS = "environments"
-SETUP_FAILED = 'echo "setup of the system file failed: $BASH_COMMAND" >&2'
+SETUP_WORDS = "setup of the system file failed: "
+SETUP_FAILED = f'echo "{SETUP_WORDS}$BASH_COMMAND" >&2'
 
 
 def interpreter_file(name: str, source: EnvironmentSource) -> str | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from atomic import write_json
 from launching.exchange import Exchange, RankFailure
 from launching.host_load import others_cpu_s
+from launching.interpreter import SETUP_WORDS
 from launching.placement import host_name
 from launching.process_id import is_alive, this_process
 from launching.processes import LAST_LINE_LIMIT, LAST_LINES, Ending
@@ -83,7 +84,9 @@ def judge(ending: Ending, exchange: Exchange, num_ranks: int, data_parallel: int
         first = _earliest(failures) if ending.kind == "crash" else None
         if first:
             return Verdict("", f"rank {first.rank}: {first.message}", "crash", first.rank, ending.last_lines)
-        return Verdict("", ending.reason, ending.kind, ending.rank, ending.last_lines)
+        # A rank that never came to be Python: its exit status alone says nothing.
+        setup = next((f"{line}: " for line in ending.last_lines if line.startswith(SETUP_WORDS)), "")
+        return Verdict("", f"{setup}{ending.reason}", ending.kind, ending.rank, ending.last_lines)
     results = [exchange.read_result(rank) for rank in range(num_ranks)]
     for rank, result in enumerate(results):
         if result is None:

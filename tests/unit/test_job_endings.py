@@ -89,6 +89,13 @@ def test_facts_of_several_nodes() -> None:
     assert launch_facts([report(0), replace(report(0), part=1)])["others_cpu_s"] == 0.0
 
 
+def test_a_line_of_setup_that_failed_is_the_reason(tmp_path: Path) -> None:
+    said = "setup of the system file failed: module load CUDA/12.6"
+    ending = Ending("crash", "rank 0 ended with exit status 127", 0, ("bash: module: command not found", said))
+    verdict = judge(ending, Exchange(tmp_path), 1, 1, killed_for_memory=False)
+    assert verdict.reason == f"{said}: rank 0 ended with exit status 127"
+
+
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGKILL, "oom"), (None, "oom"), (signal.SIGSEGV, ""), (signal.SIGABRT, "")]
 )

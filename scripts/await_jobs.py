@@ -35,41 +35,40 @@ def await_jobs(
 ) -> list[str]:
     """Wait for all jobs; returns those that ended without a record, each told why. records: by the job's id."""
     waiting, failed = dict(records), []
-    silent = False
-    while waiting:
+    ended_s: dict[str, float] = {}  # how long ago a job without a record was seen to have ended
+    told: str | None = None
+    while True:
         try:
             listed = {job.job_id: job for job in own_jobs()}
         except QueueError as error:
             # A controller that is being restarted: the jobs go on meanwhile.
-            if not silent:
-                _tell(f"{error}; asking again")
-            silent = True
+            if told != str(error):
+                told = str(error)
+                _tell(f"{told}; asking again")
             sleep(interval_s)
             continue
-        silent = False
-        for job_id in [job_id for job_id in waiting if not _is_in_queue(job_id, listed)]:
-            record = waiting.pop(job_id)
-            if not appears(record, late_record_s, sleep):
+        for job_id, record in list(waiting.items()):
+            if job_id not in ended_s and _is_in_queue(job_id, listed):
+                continue
+            seen_s = ended_s.setdefault(job_id, 0.0)
+            there, failure = _is_there(record), read_failure(record.parent)
+            if there:
+                del waiting[job_id]
+            elif seen_s < late_record_s and not (failure and failure.launcher is None):  # no last word of its launcher
+                ended_s[job_id] += interval_s
+            else:
+                del waiting[job_id]
                 failed.append(job_id)
-                failure = read_failure(record.parent)
                 said = f"{failure.kind}: {failure.full_reason}" if failure else "it ended without a record"
                 _tell(f"{record.parent}: job {job_id}: {said}")
-        if waiting:
-            sleep(interval_s)
-    return failed
+        if not waiting:
+            return failed
+        sleep(interval_s)
 
 
-def appears(record: Path, patience_s: float, sleep: Callable[[float], None] = time.sleep) -> bool:
-    """Whether the record of a job that has ended is there, or comes to be seen."""
-    for _ in range(max(1, round(patience_s))):
-        if record.parent.is_dir():
-            list(record.parent.iterdir())  # has a network file system look again
-        if record.is_file():
-            return True
-        failure = read_failure(record.parent)
-        if failure and failure.launcher is None:  # the launcher's last word
-            return False
-        sleep(1.0)
+def _is_there(record: Path) -> bool:
+    if record.parent.is_dir():
+        list(record.parent.iterdir())  # has a network file system look again
     return record.is_file()
 
 

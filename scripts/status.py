@@ -155,15 +155,10 @@ def _row(study: Study, planned: PlannedCell, outcome: Outcome, job: SlurmJob | N
         "code_changed": "" if outcome.code_changed is None else str(outcome.code_changed).lower(),
         "duration_s": "" if seconds is None else f"{seconds:g}",
         "gpu_hours": "" if seconds is None else f"{seconds * cell.num_gpus / 3600:.4g}",
-        "job_id": job.job_id if job else recorded_job(outcome),
+        "job_id": job.job_id if job else outcome.job_id,
         "cell_id": cell.cell_id,
         "reason": outcome.reason if job is None else job.words(),
     }
-
-
-def recorded_job(outcome: Outcome) -> str:
-    """The scheduler's job that measured it, empty where there was none."""
-    return "" if outcome.record is None else outcome.record["launch"]["job_id"] or ""
 
 
 def duration_s(outcome: Outcome) -> float | None:

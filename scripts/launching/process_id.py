@@ -7,19 +7,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE = Path("/proc/self/ns/pid")
+ENDED = ("Z", "X")  # states of a process that nobody has asked for its exit status
 
 
 @dataclass(frozen=True)
 class ProcessId:
-    """place: one start of one machine, and the container in it; a number means nothing elsewhere."""
+    """place: one start of one machine, and the container in it; a number means nothing elsewhere. started_ticks: since
+    that start, as the kernel counts, so that a clock that is set changes nothing.
+    """
 
     place: str
     pid: int
-    started_unix_s: float
+    started_ticks: int | None
     user: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -27,7 +28,7 @@ class ProcessId:
 
 
 def this_process() -> ProcessId:
-    return ProcessId(_place(), os.getpid(), psutil.Process().create_time(), os.getuid())
+    return ProcessId(_place(), os.getpid(), _started_ticks(os.getpid()), os.getuid())
 
 
 def is_alive(data: object) -> bool | None:
@@ -37,15 +38,9 @@ def is_alive(data: object) -> bool | None:
     except TypeError:
         return None
     # Another user's process may be hidden from us.
-    if process.place != _place() or process.user != os.getuid():
+    if process.started_ticks is None or process.place != _place() or process.user != os.getuid():
         return None
-    try:
-        # Within a second: the start is worked out from the machine's clock, which may have been set since.
-        return abs(psutil.Process(process.pid).create_time() - process.started_unix_s) < 1
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.Error:
-        return None
+    return _started_ticks(process.pid) == process.started_ticks
 
 
 def _place() -> str:
@@ -54,3 +49,13 @@ def _place() -> str:
         return f"{BOOT_ID.read_text().strip()} {PID_NAMESPACE.readlink()}"
     except OSError:
         return f"unknown {os.getpid()}"
+
+
+def _started_ticks(pid: int) -> int | None:
+    """proc_pid_stat(5), field 22; None for a process that has ended."""
+    try:
+        # The second field, the program's name in parentheses, may hold anything.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in ENDED else int(fields[19])

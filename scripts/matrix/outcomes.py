@@ -16,6 +16,7 @@ class Outcome:
 
     `kind` tells missing cells apart (never_ran, running, crash, killed, startup_timeout, time_limit, interrupted,
     disk_full, corrupt_record, unreadable_record, too_large, ...); `code_changed` is None where there is no record.
+    `job_id` is the scheduler's job that measured the cell or failed to, empty where there was none.
     """
 
     status: str
@@ -23,3 +24,4 @@ class Outcome:
     kind: str = ""
     record: Mapping[str, Any] | None = None
     code_changed: bool | None = None
+    job_id: str = ""

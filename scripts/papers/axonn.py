@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from papers.captions import comparison_text, device_text, sentences, settings_text, spread_text, stand_in_text, units_of
+from papers.captions import (
+    comparison_text,
+    counted,
+    device_text,
+    sentences,
+    settings_text,
+    spread_text,
+    stand_in_text,
+    units_of,
+)
 from papers.hyperparameters import hyperparameters
 from papers.published import Published, published_beside
 from papers.rendering import DISPLAYS, Display, Span, format_number, format_range, format_spread
@@ -169,7 +178,7 @@ def _measured_display(data: StudyData, results: Sequence[Result], rows: Sequence
             format_spread(result.parallel_efficiency.mean, result.parallel_efficiency.deviation, 3),
             layout,
         ))  # fmt: skip
-    notes = [f"{r.model} on {r.num_gpus} {units}, {r.framework}: {note}" for r in results for note in r.notes]
+    notes = [f"{r.model} on {counted(r.num_gpus, units)}, {r.framework}: {note}" for r in results for note in r.notes]
     return Display(_caption(data, results), tuple(headings), tuple(cells), tuple(notes), (len(headings) - 1,), group=2)
 
 

@@ -11,6 +11,7 @@ from papers.captions import (
     SCALING_TEXT,
     comparison_text,
     device_text,
+    noted_text,
     sentences,
     settings_text,
     spread_text,
@@ -120,5 +121,12 @@ def _axis_label(units: str) -> str:
 
 def _caption(results: Sequence[Result], *extra: str) -> str:
     return sentences(
-        [device_text(results), settings_text(results), *extra, stand_in_text(results), spread_text(results)]
+        [
+            device_text(results),
+            settings_text(results),
+            *extra,
+            stand_in_text(results),
+            spread_text(results),
+            noted_text(results),
+        ]
     )

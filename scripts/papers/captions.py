@@ -23,6 +23,21 @@ def units_of(results: Sequence[Result]) -> str:
     return "processes" if {result.device for result in results} == {"cpu"} else "GPUs"
 
 
+def counted(number: int, units: str) -> str:
+    """`1 process`, `2 processes`, `1 GPU`; units as `units_of` gives them."""
+    return f"{number} {units if number != 1 else {'processes': 'process', 'GPUs': 'GPU'}[units]}"
+
+
+def noted_text(results: Sequence[Result]) -> str:
+    """Whose numbers the tables have a note on; empty where there is none."""
+    noted: dict[str, set[int]] = {}
+    for result in results:
+        if result.notes:
+            noted.setdefault(result.framework, set()).add(result.num_gpus)
+    points = [f"{name} ({', '.join(map(str, sorted(numbers)))})" for name, numbers in sorted(noted.items())]
+    return f"the tables have notes on {', '.join(points)}, by number of {units_of(results)}" if points else ""
+
+
 def device_text(results: Sequence[Result]) -> str:
     """Which devices were measured, and that processes of a CPU are no GPUs."""
     names = sorted({result.device_name for result in results if result.device_name})

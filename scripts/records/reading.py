@@ -47,6 +47,7 @@ def read_outcome(planned: PlannedCell, path: Path, scripts: Path = SCRIPTS) -> O
         reason=record["reason"],
         record=record,
         code_changed=record["code"] != _digests_today(record["framework"], scripts),
+        job_id=record["launch"]["job_id"] or "",
     )
 
 
@@ -87,9 +88,10 @@ def _without_record(planned: PlannedCell, path: Path) -> Outcome:
         return Outcome("missing", planned.obstacle.reason, "too_large")
     failure = read_failure(path.parent)
     if failure and failure.is_running:
-        return Outcome("missing", f"being measured on {failure.host} since {failure.at}", "running")
+        reason, kind = f"being measured on {failure.host} since {failure.at}", "running"
+        return Outcome("missing", reason, kind, job_id=failure.job_id or "")
     if failure:
-        return Outcome("missing", failure.full_reason, failure.kind)
+        return Outcome("missing", failure.full_reason, failure.kind, job_id=failure.job_id or "")
     if any(path.parent.glob("record.forgotten-*.json")):
         return Outcome("missing", "its record was set aside by `forget`, and it has not run since", "forgotten")
     return Outcome("missing", "not run yet", "never_ran")

@@ -71,7 +71,7 @@ class Budget:
     def words(self) -> str:
         return (
             f"{_count(self.jobs, 'job')} to submit, of at most {_count(self.most_nodes, 'node')} each, "
-            f"at most {hours_text(self.gpu_hours)} GPU-hours in all (their time limits on all that is kept from others)"
+            f"at most {hours_text(self.gpu_hours)} GPU-hours in all (every GPU kept from others, to the time limit)"
         )
 
 

@@ -18,10 +18,18 @@ def job(state: str) -> SlurmJob:
 
 @pytest.fixture
 def wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[str]]:
-    """Waits for job 7, whose record lies in tmp_path; each answer is what squeue lists, or that it fails."""
+    """Waits for job 7, whose record lies in tmp_path; each answer is what squeue lists, or that it fails.
 
-    def wait(*answers: list[SlurmJob] | QueueError, asleep: Callable[[], object] = lambda: None) -> list[str]:
+    A record may come as late as the look after the next.
+    """
+
+    def wait(
+        *answers: list[SlurmJob] | QueueError,
+        asleep: Callable[[], object] = lambda: None,
+        jobs: tuple[str, ...] = ("7",),
+    ) -> list[str]:
         left = list(answers)
+        records = dict.fromkeys(jobs, tmp_path / "record.json")
 
         def own_jobs() -> list[SlurmJob]:
             answer = left.pop(0)
@@ -31,7 +39,7 @@ def wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[
 
         monkeypatch.setattr(await_jobs, "own_jobs", own_jobs)
         monkeypatch.setattr(await_jobs, "find_job", lambda job_id: None)
-        failed = await_jobs.await_jobs({"7": tmp_path / "record.json"}, 10.0, 3.0, lambda seconds: asleep())
+        failed = await_jobs.await_jobs(records, 10.0, 10.0, lambda seconds: asleep())
         assert not left
         return failed
 
@@ -47,7 +55,7 @@ def test_a_controller_that_does_not_answer_has_lost_no_job(wait: Callable[..., l
 
 def test_a_record_may_be_seen_late(wait: Callable[..., list[str]], tmp_path: Path) -> None:
     clear_former_launch(tmp_path, "7")
-    assert wait([], asleep=(tmp_path / "record.json").touch) == []
+    assert wait([], [], asleep=(tmp_path / "record.json").touch) == []
 
 
 def test_a_job_without_a_record_is_told_with_the_launchers_last_word(
@@ -61,4 +69,8 @@ def test_a_job_without_a_record_is_told_with_the_launchers_last_word(
 
 
 def test_a_job_that_is_gone_without_a_word_has_failed(wait: Callable[..., list[str]], tmp_path: Path) -> None:
-    assert wait([]) == ["7"]
+    assert wait([], []) == ["7"]
+
+
+def test_jobs_that_are_gone_together_are_waited_for_together(wait: Callable[..., list[str]], tmp_path: Path) -> None:
+    assert wait([], [], jobs=("7", "8", "9")) == ["7", "8", "9"]

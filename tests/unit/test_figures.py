@@ -213,3 +213,16 @@ def test_whose_times_mean_nothing_stands_in_the_picture_and_above_the_table():
     assert told in axonn.strong_scaling(data).attrs[DISPLAYS][0].caption
     real = data_of(*measured_cells([make_cell("axonn")]))
     assert "CUDA's place" not in axonn.strong_scaling(real).attrs[DISPLAYS][0].caption
+
+
+def test_a_picture_says_which_of_its_numbers_the_tables_have_notes_on():
+    study, outcomes = measured_study({("a", 1): 1.0, ("a", 2): 0.5, ("b", 1): 1.0, ("b", 2): 0.6})
+    for key, outcome in list(outcomes.items()):
+        if outcome.record["framework"] == "a":
+            outcomes[key] = ok(outcome.record, code_changed=True)
+    data = data_of(study, outcomes)
+    for draw in axonn.FIGURES.values():
+        told = " ".join(text.get_text().replace("\n", " ") for text in texts_of(draw(data)))
+        assert "The tables have notes on a (1, 2), by number of processes." in told
+    table = axonn.strong_scaling(data).attrs[DISPLAYS][0]
+    assert "tiny on 1 process, a: code changed since it was measured" in table.notes

@@ -113,7 +113,7 @@ def test_a_cell_that_is_being_measured_is_running_until_its_launcher_is_gone(stu
     folder.mkdir(parents=True)
     begin = "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
     begin += "from launching.results import clear_former_launch\n"
-    begin += "clear_former_launch(Path(sys.argv[2]), None); print('begun', flush=True); sys.stdin.read()"
+    begin += "clear_former_launch(Path(sys.argv[2]), '42'); print('begun', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", begin, str(SCRIPTS), str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as launcher:
         assert launcher.stdout.readline() == "begun\n"
@@ -121,6 +121,7 @@ def test_a_cell_that_is_being_measured_is_running_until_its_launcher_is_gone(stu
         launcher.kill()
     outcome = read_outcomes(study, tmp_path)[planned.key]
     assert (outcome.kind, outcome.reason) == ("interrupted", "the launcher was killed before it could say why")
+    assert outcome.job_id == "42"
 
 
 def test_forgetting_keeps_the_record_beside_its_cell(study: Study, tmp_path: Path) -> None:

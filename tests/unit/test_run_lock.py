@@ -59,8 +59,15 @@ def test_of_another_machine_or_user_or_nobody_nothing_is_known(locked: Path, cha
 def test_a_number_that_was_given_out_again_is_another_process() -> None:
     me = this_process().as_dict()
     assert is_alive(me) is True
-    assert is_alive(me | {"started_unix_s": me["started_unix_s"] - 60}) is False
+    assert is_alive(me | {"started_ticks": me["started_ticks"] - 1}) is False
     assert is_alive({"pid": 1}) is None
+
+
+def test_a_process_that_nobody_has_waited_for_is_gone(tmp_path: Path) -> None:
+    """In a container without an init it stays in the kernel's list."""
+    with subprocess.Popen([sys.executable, "-c", NOTE, str(SCRIPTS), str(tmp_path)]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert is_alive(json.loads((tmp_path / OWNER).read_text())) is False
 
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:

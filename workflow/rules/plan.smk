@@ -21,8 +21,6 @@ def find_jobs_in_queue(system):
 
 def check_start():
     """Stop a real run that would submit jobs twice, or nowhere, before it starts anything."""
-    note_owner(Path.cwd())
-    os.environ[ASKED_VARIABLE] = " ".join(study.name for study in requested_studies)
     system = system_of(settings["system"])
     executor = workflow.executor_plugin.name
     if queue_errors:
@@ -37,6 +35,11 @@ def check_start():
         raise WorkflowError(
             f"config/systems/{system.name}.yaml has no key `slurm`: use ./run, or --config system=<a cluster's file>"
         )
+
+
+def tell_jobs_what_is_asked():
+    """Slurm hands this process's variables to the jobs."""
+    os.environ[ASKED_VARIABLE] = " ".join(study.name for study in requested_studies)
 
 
 def write_partial_outputs(study, snakemake_logs):

@@ -116,7 +116,12 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
         "status": verdict.status,
         "reason": verdict.reason,
         **facts,
-        "tokens": {"split": tokens.split, "sha256": tokens.tokens_sha256, "num_tokens": tokens.num_tokens},
+        "tokens": {
+            "split": tokens.split,
+            "sha256": tokens.tokens_sha256,
+            "num_tokens": tokens.num_tokens,
+            **tokens.identity,
+        },
     }
     check_config(record, "record", ROOT, "record")
     write_json(args.record, record)

@@ -80,7 +80,7 @@ _SETTINGS = [
         ("layout_options", "", "options that only this framework knows, name=value joined by ;"),
     ]),
     *_columns(BOOLEAN, [
-        ("best_layout", "", "whether this layout has the lowest mean batch time of its framework, model and num_gpus"),
+        ("best_layout", "", "the fastest of its framework, model and num_gpus that can be compared; see notes"),
     ]),
     *_columns(TEXT, [("corpus", "", "what was trained on: source and revision of the text")]),
     *_columns(INTEGER, [("seed", "", "seed of weights and batches")]),
@@ -95,12 +95,23 @@ _METRICS = [
     *_columns(NUMBER, [
         ("batch_time_s", "s", "mean over the last 10 of 11 batches of the slowest rank's time"),
         ("batch_time_std_s", "s", "sample standard deviation of those 10"),
+        ("batch_time_median_s", "s", "median of those 10: a few slow batches do not move it"),
+        ("first_half_batch_time_s", "s", "median of the first 5 of those 10"),
+        ("second_half_batch_time_s", "s", "median of the last 5 of those 10"),
         ("input_time_s", "s", "mean over the same batches of the longest wait for input; not in batch_time_s"),
         ("warmup_batch_time_s", "s", "the first batch, which enters no mean"),
         ("window_batch_time_s", "s", "a tenth of the window from the first timed batch's start to the last one's end"),
     ]),
     *_columns(TEXT, [
-        ("timing_check", "", "ok, or window: not its batches and waits within 5 %, drift: halves differ by over 20 %"),
+        ("timing_check", "", "ok, or window: not its batches and waits within 5 %, drift: halves differ by over 20 %, "
+            "outlier: a batch took over twice the median; several are joined by +"),
+    ]),
+    *_columns(INTEGER, [
+        ("repeats_measured", "", "repeats of this layout that ended ok: what the columns of the layout are made from"),
+    ]),
+    *_columns(NUMBER, [
+        ("layout_batch_time_s", "s", "mean of batch_time_s over those repeats: what all comparing is made from"),
+        ("layout_batch_time_spread_s", "s", "sample standard deviation over those repeats; empty with one repeat"),
     ]),
     *_columns(NUMBER, [
         ("expected_training_time_s", "s", "time to train on 300 billion tokens: 3e11 t / (b s)"),
@@ -125,18 +136,23 @@ _METRICS = [
         ("baseline_policy", "", "smallest_common: where every framework has one; own_smallest: the framework's own"),
     ]),
     *_columns(NUMBER, [
-        ("speedup", "", "tokens_per_s over the baseline's (its mean over repeats); none under weak_model"),
+        ("speedup", "", "the layout's tokens/s (from layout_batch_time_s) over the baseline's; none under weak_model"),
+        ("speedup_spread", "", "standard deviation of speedup, to first order from the spreads of the two times"),
         ("parallel_efficiency", "", "speedup N0 / N; under weak_model model FLOP/s per GPU over the baseline's"),
+        ("parallel_efficiency_spread", "", "standard deviation of parallel_efficiency, likewise"),
     ]),
     *_columns(TEXT, [("baseline", "", "cell_id of the baseline: the framework's best layout on baseline_num_gpus")]),
     *_columns(INTEGER, [("baseline_num_gpus", "", "N0")]),
     *_columns(BOOLEAN, [
-        ("comparable", "", "false where the comparison mixes what must not be, and for a cuda_stand_in; see notes"),
+        ("comparable", "", "false for what must not be set beside the others, such as repeats that differ twofold or "
+            "other settings; the notes say why"),
     ]),
     *_columns(NUMBER, [
-        ("peak_flops_per_gpu", "FLOP/s", "dense half-precision peak; on a CPU a process's measured rate"),
+        ("peak_flops_per_gpu", "FLOP/s", "dense half-precision peak; on a CPU the highest rate of like jobs of the study"),
+        ("own_peak_flops_per_gpu", "FLOP/s", "on a CPU: a process's rate in this very job"),
     ]),
     *_columns(TEXT, [("peak_source", "", "the entry of config/hardware.yaml, or: measured")]),
+    *_columns(INTEGER, [("peak_num_cells", "", "how many jobs of the study the measured peak is the highest of")]),
     *_columns(NUMBER, [
         ("final_loss", "nats/token", "global loss of the last batch"),
         ("peak_memory_gib", "GiB", "most memory a rank held during the timed batches"),
@@ -152,8 +168,18 @@ _CIRCUMSTANCES = [
         ("hosts", "", "host names, joined by ;"),
     ]),
     *_columns(INTEGER, [
-        ("threads_per_process", "", "OMP_NUM_THREADS"),
+        ("threads_per_process", "", "threads that every process really had; empty where they differ"),
         ("cpu_cores", "", "cores the launcher could use on its node"),
+        ("host_cores", "", "cores of the whole node, whoever may use them"),
+    ]),
+    *_columns(TEXT, [
+        ("binding", "", "cores that each process was bound to: their number, or several joined by +"),
+        ("variables", "", "thread, allocator and system-file variables the processes had, name=value joined by ;"),
+        ("processor", "", "the nodes' processor; several are joined by +"),
+        ("kernel", "", "the nodes' kernel; several are joined by +"),
+        ("driver", "", "the GPUs' driver; several are joined by +"),
+        ("python", "", "the processes' Python; several are joined by +"),
+        ("tokens_sha256", "", "digest of the token file that was read"),
     ]),
     *_columns(NUMBER, [
         ("others_cpu_percent", "percent", "share of the launcher's node's cores that others used while the cell ran"),

@@ -36,9 +36,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
+from cores import available_cores  # noqa: E402
 from corpus.verify import TokensInfo  # noqa: E402
 from frameworks.torch_plain import FRAMEWORK  # noqa: E402
-from launching.environment import available_cores, shared_settings, threads_per_process  # noqa: E402
+from launching.environment import shared_settings, threads_per_process  # noqa: E402
 from launching.host_lock import host_lock  # noqa: E402
 from matrix.cells import Cell, Layout, Model, canonical_json, cell_from_identity  # noqa: E402
 from matrix.frameworks import environment_identity  # noqa: E402

@@ -21,11 +21,6 @@ ALLOCATOR = {
 OPENMP = {"GOMP_SPINCOUNT": "1000"}
 
 
-def available_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def threads_per_process(cores: int, processes: int) -> int:
     """Every process gets an equal share of its node's cores, at least one."""
     return max(1, cores // processes)

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cores import available_cores
 from launching.child import LAUNCHER_VARIABLE
-from launching.environment import available_cores, rank_variables, shared_settings, threads_per_process
+from launching.environment import rank_variables, shared_settings, threads_per_process
 from launching.host_load import host_memory_kills, read_host_clock, spent_s
 from launching.placement import Part, host_name, parts
 from launching.processes import Ending, Limits, LogWriter, RankCommand, run_ranks

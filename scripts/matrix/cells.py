@@ -17,6 +17,7 @@ IDENTITY_DEFAULTS: Mapping[str, Any] = {
     "layout.pipeline_parallel": 1,
     "model.tie_embeddings": False,
     "model.architecture": "gpt",
+    "threads_per_process": None,
 }
 
 _ABSENT = object()
@@ -127,6 +128,9 @@ class Cell:
     adam_epsilon: float
     device: str
     gpus_per_node: int
+    # On a CPU, where a process stands for a GPU. None: a node's cores are divided among its processes; always so with
+    # GPUs, whose speed does not come from these threads.
+    threads_per_process: int | None = None
 
     def label(self) -> str:
         """For people: `torch_tensor, demo-14m, 2 GPU, tensor 2, micro-batch 1`."""
@@ -158,6 +162,7 @@ class Cell:
             "optimizer": {**OPTIMIZER, "eps": self.adam_epsilon, "learning_rate": self.learning_rate},
             "device": self.device,
             "gpus_per_node": self.gpus_per_node,
+            "threads_per_process": self.threads_per_process,
         }
         return _without_defaults(full)
 
@@ -208,6 +213,7 @@ def cell_from_identity(identity: Mapping[str, Any], model_name: str = "") -> Cel
         adam_epsilon=identity["optimizer"]["eps"],
         device=identity["device"],
         gpus_per_node=identity["gpus_per_node"],
+        threads_per_process=identity.get("threads_per_process"),
     )
 
 

@@ -183,6 +183,7 @@ def expand_study(
                         device=system.device,
                         # A cell that fits on one node is the same cell on a system of larger nodes.
                         gpus_per_node=min(num_gpus, system.gpus_per_node),
+                        threads_per_process=system.threads_per_process,
                     )
                     obstacle = _obstacle(cell, frameworks[framework], system)
                     for repeat in range(1, config["repeats"] + 1):

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cores import available_cores
+
 # Its packages are among those of the workflow itself.
 WORKFLOW_ENVIRONMENT = "torch"
 
@@ -62,6 +64,7 @@ class System:
     devices: tuple[str, ...]  # names in config/hardware.yaml; empty on a CPU, where the peak is measured
     gpus_per_node: int
     max_gpus: int
+    threads_per_process: int | None = None  # on a CPU; None: a node's cores are divided among its processes
     memory_limit_gib: float | None = None
     startup_timeout_s: float = 300.0
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -107,6 +110,7 @@ def system_from_config(name: str, config: Mapping[str, Any], found: tuple[str, .
         devices=devices,
         gpus_per_node=per_node,
         max_gpus=per_node * config["num_nodes"],
+        threads_per_process=_threads_per_process(config, device, per_node),
         memory_limit_gib=config["memory_limit_gib"],
         startup_timeout_s=config["startup_timeout_s"],
         environment=dict(config["environment"]),
@@ -114,6 +118,25 @@ def system_from_config(name: str, config: Mapping[str, Any], found: tuple[str, .
         environments={name: _environment_source(name, entry) for name, entry in config["environments"].items()},
         slurm=_slurm_site(config["slurm"]) if "slurm" in config else None,
     )
+
+
+def _threads_per_process(config: Mapping[str, Any], device: str, processes_per_node: int) -> int | None:
+    """Return the threads of every CPU process; None where a node's cores are divided among the processes of a cell.
+
+    `equal` is a share that stays the same whatever the number of processes, so that more processes are more hardware.
+    """
+    given = config["threads_per_process"]
+    if device == "cuda":
+        if config["device"] == "cuda" and isinstance(given, int):
+            raise ValueError("threads_per_process is for CPU processes, which stand for GPUs; remove it")
+        return None
+    if given == "shared":
+        return None
+    if given != "equal":
+        return given
+    if "slurm" in config:
+        return config["slurm"]["cpus_per_gpu"]
+    return max(1, available_cores() // processes_per_node)
 
 
 def _slurm_site(config: Mapping[str, Any]) -> SlurmSite:

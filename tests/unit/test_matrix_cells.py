@@ -34,6 +34,7 @@ CHANGES = {
     "adam_epsilon": 0.5,
     "device": "cuda",
     "gpus_per_node": 8,
+    "threads_per_process": 2,
 }
 
 

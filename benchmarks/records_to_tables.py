@@ -20,6 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unit")]
 
+from plausible import plausible  # noqa: E402
+
 import factories  # noqa: E402
 from make_tables import write_table  # noqa: E402
 from matrix.plan import Study, record_path  # noqa: E402
@@ -66,7 +68,7 @@ def write_records(study: Study, results: Path) -> None:
 def timed(what: str, seconds: dict[str, float]) -> Iterator[None]:
     start, busy = time.perf_counter(), time.process_time()
     yield
-    seconds[what] = time.perf_counter() - start
+    seconds[what] = plausible(f"the time to {what}", time.perf_counter() - start)
     # Much less CPU time than time means that the machine was busy with something else, and the figure is no good.
     print(f"{what:24} {seconds[what]:7.2f} s ({time.process_time() - busy:.2f} s of CPU)", flush=True)
 

@@ -34,6 +34,8 @@ import psutil
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
+from plausible import plausible  # noqa: E402
+
 from corpus.cutting import cut_text  # noqa: E402
 from corpus.gpt2 import load_encoding, read_vocabulary  # noqa: E402
 from corpus.tokenizing import CHUNK_CHARS  # noqa: E402
@@ -153,7 +155,7 @@ def measure_bare_tiktoken(text: Path, megabytes: int) -> Cost:
     started_s = time.perf_counter()
     for process in processes:
         process.join()
-    return Cost(megabytes, time.perf_counter() - started_s, sum(cpu_s))
+    return _cost(megabytes, time.perf_counter() - started_s, sum(cpu_s))
 
 
 def _encode_all(chunks: list[str], barrier: Any, cpu_s: Any, index: int) -> None:
@@ -204,7 +206,7 @@ def peak_memory_mb(text: Path, output: Path) -> float:
             time.sleep(SAMPLE_EVERY_S)
     if process.wait():
         raise SystemExit(f"tokenizing {text} failed with exit code {process.returncode}")
-    return peak_bytes / BYTES_PER_MB
+    return plausible("the peak of memory", peak_bytes) / BYTES_PER_MB
 
 
 def _memory_bytes(family: Iterator[psutil.Process]) -> Iterator[int]:
@@ -220,7 +222,17 @@ def _measured(megabytes: int) -> Iterator[list[Cost]]:
     costs: list[Cost] = []
     started_s, cpu_started_s = time.perf_counter(), _cpu_s()
     yield costs
-    costs.append(Cost(megabytes, time.perf_counter() - started_s, _cpu_s() - cpu_started_s))
+    costs.append(_cost(megabytes, time.perf_counter() - started_s, _cpu_s() - cpu_started_s))
+
+
+def _cost(megabytes: int, wall_s: float, cpu_s: float) -> Cost:
+    """Return what was measured, or stop where it cannot be: nobody spends more than all cores for all of the time."""
+    cores = os.cpu_count() or 1
+    return Cost(
+        megabytes,
+        plausible("the time of a turn", wall_s),
+        plausible("the processor time of a turn", cpu_s, at_most=1.1 * cores * wall_s + 0.1),
+    )
 
 
 def _cpu_s() -> float:

@@ -2,6 +2,7 @@
 
     python benchmarks/train_loop.py
     python benchmarks/train_loop.py --repeats 1 --precision fp32     # short
+    python benchmarks/train_loop.py --repeats 1 --model tiny         # whether it works, in seconds
 
 Three ways to train the same model on the same batches with one process, taking turns:
 
@@ -36,6 +37,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
+from plausible import plausible  # noqa: E402
+
 from cores import available_cores  # noqa: E402
 from corpus.verify import TokensInfo  # noqa: E402
 from frameworks.torch_plain import FRAMEWORK  # noqa: E402
@@ -47,7 +50,10 @@ from training.batches import BatchReader  # noqa: E402
 from training.loop import LOOP_VERSION, NUM_BATCHES, NUM_WARMUP_BATCHES  # noqa: E402
 
 # The shape of the feasibility measurements: large enough that a batch takes a second on two cores.
-MODEL = Model("benchmark", num_layers=4, hidden_size=512, num_heads=8, seq_length=256, vocab_size=50304)
+MODELS = {
+    "benchmark": Model("benchmark", num_layers=4, hidden_size=512, num_heads=8, seq_length=256, vocab_size=50304),
+    "tiny": Model("tiny", num_layers=1, hidden_size=32, num_heads=2, seq_length=16, vocab_size=50304),
+}
 GLOBAL_BATCH_SIZE = 4
 NUM_TOKENS = 100_000
 
@@ -66,6 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3, help="turns")
     parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16"), default=["fp32", "bf16"])
+    parser.add_argument("--model", choices=tuple(MODELS), default="benchmark", help="tiny tells nothing of speed")
     parser.add_argument("--bare", type=Path, help=argparse.SUPPRESS)  # it starts itself: identity.json is there
     parser.add_argument("--default", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -76,18 +83,19 @@ def main() -> None:
     print(f"| precision | project, s | project / bare | default / project | {shares} |")
     print("|---|---|---|---|---|---|---|")
     for precision in arguments.precision:
+        cell = make_cell(precision, MODELS[arguments.model])
         with tempfile.TemporaryDirectory() as folder:
-            print(table_row(precision, take_turns(make_cell(precision), Path(folder), arguments.repeats)), flush=True)
+            print(table_row(cell, take_turns(cell, Path(folder), arguments.repeats)), flush=True)
 
 
-def make_cell(precision: str) -> Cell:
+def make_cell(precision: str, model: Model) -> Cell:
     """One process of plain torch, whose batch is one micro-batch."""
     return Cell(
         framework="torch_plain",
         adaptor_version=FRAMEWORK.version,
         loop_version=LOOP_VERSION,
         environment=environment_identity(FRAMEWORK.environment, ROOT),
-        model=MODEL,
+        model=model,
         num_gpus=1,
         layout=Layout(data_parallel=1, micro_batch_size=GLOBAL_BATCH_SIZE),
         global_batch_size=GLOBAL_BATCH_SIZE,
@@ -104,7 +112,7 @@ def make_cell(precision: str) -> Cell:
 
 def take_turns(cell: Cell, folder: Path, repeats: int) -> list[Turn]:
     """Measure the three ways, one after another, `repeats` times."""
-    write_tokens(folder / "tokens.json")
+    write_tokens(folder / "tokens.json", cell.model.vocab_size)
     (folder / "identity.json").write_text(json.dumps(cell.identity()))
     turns = []
     for repeat in range(1, repeats + 1):
@@ -177,9 +185,9 @@ def train_bare(folder: Path, fused: bool | None) -> list[float]:
     return seconds
 
 
-def write_tokens(path: Path) -> None:
+def write_tokens(path: Path, vocab_size: int) -> None:
     """Random tokens under `path`, as the tokenizer would leave them: what they are does not change the time."""
-    tokens = np.random.default_rng(1).integers(0, MODEL.vocab_size, NUM_TOKENS, dtype=np.uint16)
+    tokens = np.random.default_rng(1).integers(0, vocab_size, NUM_TOKENS, dtype=np.uint16)
     tokens.tofile(path.with_suffix(".bin"))
     digest = hashlib.sha256(tokens.tobytes()).hexdigest()
     info = TokensInfo("random tokens", "1", "train", "none", "", 0, NUM_TOKENS, digest, "uint16", "")
@@ -188,28 +196,33 @@ def write_tokens(path: Path) -> None:
 
 def timed_mean(seconds: list[float]) -> float:
     """The mean without the warm-up batch."""
-    return statistics.mean(seconds[NUM_WARMUP_BATCHES:])
+    assert len(seconds) == NUM_BATCHES, f"{len(seconds)} batches were timed"
+    return plausible("the mean time of a batch", statistics.mean(seconds[NUM_WARMUP_BATCHES:]))
 
 
-def training_flops() -> float:
+def training_flops(model: Model) -> float:
     """Floating-point operations of one batch: 6 per weight and token in products, and attention's two products."""
-    b, s, layers, h, v = GLOBAL_BATCH_SIZE, MODEL.seq_length, MODEL.num_layers, MODEL.hidden_size, MODEL.vocab_size
+    b, s, layers, h, v = GLOBAL_BATCH_SIZE, model.seq_length, model.num_layers, model.hidden_size, model.vocab_size
     return 72 * b * s * layers * h**2 * (1 + s / (6 * h) + v / (12 * layers * h))
 
 
-def table_row(precision: str, turns: list[Turn]) -> str:
-    """One line of the table: medians over the turns."""
+def table_row(cell: Cell, turns: list[Turn]) -> str:
+    """One line of the table: medians over the turns. Stops where a share of the peak is above 1 or a time is none."""
 
     def median(values: list[float]) -> float:
         return statistics.median(values)
 
-    flops = training_flops()
+    flops = training_flops(cell.model)
+    of_ways = ([t.project_s for t in turns], [t.bare_s for t in turns], [t.default_s for t in turns])
     shares = [
-        median([flops / seconds / turn.peak_flops_per_s for turn, seconds in zip(turns, times, strict=True)])
-        for times in ([t.project_s for t in turns], [t.bare_s for t in turns], [t.default_s for t in turns])
+        plausible("a share of the measured matmul peak", median(of_way), at_most=1)
+        for of_way in (
+            [flops / seconds / turn.peak_flops_per_s for turn, seconds in zip(turns, times, strict=True)]
+            for times in of_ways
+        )
     ]
     return (
-        f"| {precision} | {median([t.project_s for t in turns]):.3f} "
+        f"| {cell.precision} | {median([t.project_s for t in turns]):.3f} "
         f"| {median([t.project_s / t.bare_s for t in turns]):.3f} "
         f"| {median([t.default_s / t.project_s for t in turns]):.2f} | "
         + " | ".join(f"{share:.2f}" for share in shares)

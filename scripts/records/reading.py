@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from matrix.cells import identity_hash
 from matrix.config import load_schema
 from matrix.outcomes import Outcome
 from matrix.plan import PlannedCell, Study, record_path
-from matrix.sources import SCRIPTS, code_digests
+from matrix.sources import SCRIPTS, accepted_digests, differs
 from training.loop import NUM_BATCHES
 
 RANK_SERIES = ("batch_start_s", "batch_end_s", "input_time_s", "losses")
@@ -46,7 +46,7 @@ def read_outcome(planned: PlannedCell, path: Path, scripts: Path = SCRIPTS) -> O
         status=record["status"],
         reason=record["reason"],
         record=record,
-        code_changed=record["code"] != _digests_today(record["framework"], scripts),
+        code_changed=_is_other_code(record["code"], record["framework"], scripts),
         job_id=record["launch"]["job_id"] or "",
     )
 
@@ -106,10 +106,15 @@ def _schema_check() -> Callable[[Any], Any]:
     return fastjsonschema.compile(load_schema("record", SCRIPTS.parent))
 
 
+def _is_other_code(recorded: Mapping[str, str], framework: str, scripts: Path) -> bool:
+    accepted = _accepted_today(framework, scripts)
+    return accepted is None or differs(recorded, accepted)
+
+
 @cache
-def _digests_today(framework: str, scripts: Path) -> dict[str, str] | None:
+def _accepted_today(framework: str, scripts: Path) -> Mapping[str, frozenset[str]] | None:
     """None when the adaptor is gone or broken: then today's code is certainly not the record's."""
     try:
-        return code_digests(framework, scripts)
+        return accepted_digests(framework, scripts)
     except (OSError, SyntaxError):
         return None

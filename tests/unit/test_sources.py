@@ -1,0 +1,110 @@
+"""What the code digests of a record watch: what can change a measurement, not words and not what the planner asks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from factories import make_cell, make_record
+from matrix.plan import PlannedCell
+from matrix.sources import SCRIPTS, accepted_digests, code_digests, differs, measuring_files
+from records.reading import read_outcome
+
+ADAPTOR = "frameworks/torch_ddp.py"
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Path:
+    """The project's scripts, to be edited."""
+    return shutil.copytree(SCRIPTS, tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) >= 1, f"{path} has no {old!r}"
+    path.write_text(text.replace(old, new, 1))
+
+
+def is_changed(recorded: dict[str, str], scripts: Path) -> bool:
+    return differs(recorded, accepted_digests("torch_ddp", scripts))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [ADAPTOR, "train.py", "launching/environment.py", "training/loop.py", "training/batches.py", "training/weights.py",
+     "training/torch_setup.py", "training/torch_engine.py", "training/memory.py"],
+)  # fmt: skip
+def test_an_edit_of_what_measures_is_seen(scripts: Path, name: str) -> None:
+    before = code_digests("torch_ddp", scripts)
+    with (scripts / name).open("a") as file:
+        file.write("\nMORE = 1\n")
+    assert is_changed(before, scripts)
+
+
+@pytest.mark.parametrize(
+    "name", ["matrix/memory_estimate.py", "training/storage.py", "matrix/errors.py", "matrix/checks.py",
+             "matrix/cells.py", "metrics/timing.py", "launch.py"]
+)  # fmt: skip
+def test_an_edit_of_the_estimate_or_of_words_is_not(scripts: Path, name: str) -> None:
+    before = code_digests("torch_ddp", scripts)
+    with (scripts / name).open("a") as file:
+        file.write("\nMORE = 1\n")
+    assert not is_changed(before, scripts)
+
+
+def test_what_only_the_planner_asks_of_an_adaptor_is_not_watched_and_the_rest_of_it_is(scripts: Path) -> None:
+    adaptor = scripts / ADAPTOR
+    before = code_digests("torch_ddp", scripts)
+    text = adaptor.read_text()
+    begin = text.index("def stored_state")
+    end = text.index("\n\n\n", begin)
+    other = "def stored_state(cell):\n    return 'another answer)'\n"
+    adaptor.write_text(text[:begin] + other + text[end:] + '\n# A comment, "quoted".\n')
+    edit(adaptor, '"""', '"""Other words: ')
+    assert adaptor.read_text() != text
+    assert not is_changed(before, scripts)
+    edit(adaptor, "version=1", "version=2")
+    assert is_changed(before, scripts)
+
+
+def test_a_hash_in_a_string_is_no_comment_and_letters_beyond_ascii_count_as_one(scripts: Path) -> None:
+    adaptor = scripts / ADAPTOR
+    with adaptor.open("a") as file:
+        file.write('\nWORDS = "é # one"; MORE = 1  # é\n')
+    before = code_digests("torch_ddp", scripts)
+    edit(adaptor, "  # é", "")
+    assert not is_changed(before, scripts)
+    edit(adaptor, "# one", "# two")
+    assert is_changed(before, scripts)
+
+
+def test_a_record_of_before_counts_by_the_digest_of_whole_files(scripts: Path) -> None:
+    """At first records held SHA-256 of whole files, those of the planner among them, and neither train.py nor settings."""
+    former = ("matrix/cells.py", "training/storage.py", *measuring_files("torch_ddp", scripts))
+    recorded = {f"scripts/{name}": hashlib.sha256((scripts / name).read_bytes()).hexdigest() for name in former}
+    for name in ("scripts/train.py", "scripts/launching/environment.py"):
+        del recorded[name]
+    for name in ("train.py", "training/storage.py", "matrix/cells.py"):
+        with (scripts / name).open("a") as file:
+            file.write("\nMORE = 1\n")
+    assert not is_changed(recorded, scripts)
+    with (scripts / ADAPTOR).open("a") as file:
+        file.write("\nMORE = 1\n")
+    assert is_changed(recorded, scripts)
+
+
+def test_a_record_whose_adaptor_is_gone_is_of_other_code(scripts: Path, tmp_path: Path) -> None:
+    cell = make_cell()
+    record = {**make_record(cell), "code": code_digests("torch_ddp", scripts)}
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(record))
+    planned = PlannedCell("main", cell, 1)
+    assert read_outcome(planned, path, scripts).code_changed is False
+    # Another folder, since what was read of one is kept.
+    elsewhere = shutil.copytree(scripts, tmp_path / "elsewhere")
+    (elsewhere / ADAPTOR).unlink()
+    assert read_outcome(planned, path, elsewhere).code_changed is True

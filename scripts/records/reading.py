@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -16,9 +17,7 @@ from matrix.config import load_schema
 from matrix.outcomes import Outcome
 from matrix.plan import PlannedCell, Study, record_path
 from matrix.sources import SCRIPTS, accepted_digests, differs
-from training.loop import NUM_BATCHES
-
-RANK_SERIES = ("batch_start_s", "batch_end_s", "input_time_s", "losses")
+from records.plausible import problem_of, writable
 
 
 def read_outcomes(study: Study, results: Path, scripts: Path = SCRIPTS) -> dict[tuple[str, int], Outcome]:
@@ -26,16 +25,17 @@ def read_outcomes(study: Study, results: Path, scripts: Path = SCRIPTS) -> dict[
     outcomes: dict[tuple[str, int], Outcome] = {}
     for planned in study.planned:
         if planned.key not in outcomes:
-            outcomes[planned.key] = read_outcome(planned, record_path(results, study.system.name, planned), scripts)
+            path = record_path(results, study.system.name, planned)
+            outcomes[planned.key] = read_outcome(planned, path, study.system.name, scripts)
     return outcomes
 
 
-def read_outcome(planned: PlannedCell, path: Path, scripts: Path = SCRIPTS) -> Outcome:
-    """One planned cell's record, or why it has none. A record measured elsewhere and copied here counts as well."""
+def read_outcome(planned: PlannedCell, path: Path, system: str, scripts: Path = SCRIPTS) -> Outcome:
+    """Return what became of one planned cell on `system`. A record that was copied here counts as well."""
     if planned.obstacle and planned.obstacle.status == "unsupported":
         return Outcome("unsupported", planned.obstacle.reason, "unsupported")
     try:
-        record = read_record(path, planned.cell.cell_id, planned.repeat)
+        record = read_record(path, planned, system)
     except FileNotFoundError:
         return _without_record(planned, path)
     except OSError as error:
@@ -51,36 +51,34 @@ def read_outcome(planned: PlannedCell, path: Path, scripts: Path = SCRIPTS) -> O
     )
 
 
-def read_record(path: Path, cell_id: str, repeat: int) -> dict[str, Any]:
-    """The record at `path`; ValueError when it is damaged or another cell's, OSError when it cannot be read.
+def read_record(path: Path, planned: PlannedCell, system: str) -> dict[str, Any]:
+    """Return the record at `path`, which lies where the results of `planned` on `system` are kept.
 
+    Raise ValueError when it is damaged, another cell's, or one that no run can leave; OSError when it cannot be read.
     The schema is compiled once, so that ten thousand records are read in seconds.
     """
     try:
-        record = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        text = path.read_text(encoding="utf-8")
+        record = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite_float)
+        problem = _problem(record, planned, system)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the record is damaged ({error})") from None
-    problem = _problem(record, cell_id, repeat)
+        problem = str(error)
     if problem:
-        raise ValueError(f"the record is damaged ({problem})")
+        raise ValueError(f"the record is damaged ({writable(problem)})")
     return record
 
 
-def _problem(record: Any, cell_id: str, repeat: int) -> str | None:
+def _problem(record: Any, planned: PlannedCell, system: str) -> str | None:
     try:
         _schema_check()(record)
     except fastjsonschema.JsonSchemaException as error:
         return str(error.message)[:200]
+    cell_id, repeat = planned.key
     if identity_hash(record["identity"]) != cell_id:
         return "its identity is not this cell's"
     if (record["cell_id"], record["repeat"]) != (cell_id, repeat):
         return f"it is of cell {record['cell_id']} repeat {record['repeat']}"
-    if record["status"] in ("ok", "nan"):
-        if [rank.get("rank") for rank in record["ranks"]] != list(range(record["identity"]["num_gpus"])):
-            return "it does not hold every rank"
-        if any(len(rank.get(series, ())) != NUM_BATCHES for rank in record["ranks"] for series in RANK_SERIES):
-            return f"a rank does not hold {NUM_BATCHES} batches"
-    return None
+    return problem_of(record, planned.cell, system)
 
 
 def _without_record(planned: PlannedCell, path: Path) -> Outcome:
@@ -99,6 +97,14 @@ def _without_record(planned: PlannedCell, path: Path) -> Outcome:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
+
+
+def _finite_float(text: str) -> float:
+    """JSON has no infinity, and Python reads 1e999 as one."""
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:40]} is larger than any number that is measured")
+    return value
 
 
 @cache

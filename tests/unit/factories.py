@@ -13,6 +13,7 @@ import pandas as pd
 import yaml
 
 from corpus.sources import Corpus
+from launching.placement import ranks_by_node
 from matrix.cells import Cell, Layout, Model
 from matrix.outcomes import Outcome
 from matrix.plan import Comparison, PlannedCell, Study
@@ -99,15 +100,19 @@ def make_record(
     status: str = "ok",
     reason: str = "",
     device_name: str = "Test CPU",
+    system: str = "local",
     check: bool = True,
     **changes: Any,
 ) -> dict[str, Any]:
     """The record of a cell whose ranks all took `batch_times_s` (ten, or one for all) after a warm-up of `warmup_s`.
 
-    Batches follow one another without a gap and without waiting for input. `changes` replace top-level keys.
+    Batches follow one another without a gap and without waiting for input: a batch ends at the stamp at which the next
+    one starts. `changes` replace top-level keys.
     """
     times = [warmup_s, *(batch_times_s if isinstance(batch_times_s, Sequence) else [batch_times_s] * 10)]
-    starts = [sum(times[:i]) for i in range(11)]
+    stamps = [sum(times[:i]) for i in range(12)]
+    nodes = ranks_by_node(cell.num_gpus, cell.num_nodes)
+    places = [(f"host{node}", rank - on_node.start) for node, on_node in enumerate(nodes) for rank in on_node]
     record = {
         "record_version": 1,
         "cell_id": cell.cell_id,
@@ -124,15 +129,15 @@ def make_record(
         "git_dirty": False,
         "code": {"scripts/training/loop.py": "0" * 64},
         "launch": {
-            "system": "local",
-            "hosts": ["host0"],
-            "num_nodes": 1,
+            "system": system,
+            "hosts": [f"host{node}" for node in range(cell.num_nodes)],
+            "num_nodes": cell.num_nodes,
             "node_shared": False,
             "cpu_cores": 8,
             "threads_per_process": 1,
             "environment": {"OMP_NUM_THREADS": "1"},
             "memory_limit_gib": None,
-            "wall_s": 20.0,
+            "wall_s": stamps[-1] + 20.0,
             "others_cpu_s": 0.5,
             "job_id": None,
         },
@@ -142,19 +147,19 @@ def make_record(
         "ranks": [
             {
                 "rank": rank,
-                "local_rank": rank,
-                "host": "host0",
+                "local_rank": places[rank][1],
+                "host": places[rank][0],
                 "device_name": device_name,
                 "data_rank": rank % cell.layout.data_parallel,
                 "data_size": cell.layout.data_parallel,
-                "batch_start_s": [1000.0 * rank + start for start in starts],
-                "batch_end_s": [1000.0 * rank + start + t for start, t in zip(starts, times, strict=True)],
+                "batch_start_s": [1000.0 * rank + stamp for stamp in stamps[:-1]],
+                "batch_end_s": [1000.0 * rank + stamp for stamp in stamps[1:]],
                 "input_time_s": [0.0] * 11,
                 "losses": list(losses),
                 "peak_memory_bytes": 2**30,
                 "matmul_size": 1000 if cell.device == "cpu" else None,
                 "matmul_seconds": [0.02, 0.01, 0.04] if cell.device == "cpu" else [],
-                "clock": {"monotonic_s": 0.0, "unix_s": 1.8e9},
+                "clock": {"monotonic_s": 1000.0 * rank + stamps[-1], "unix_s": 1.8e9},
             }
             for rank in range(cell.num_gpus)
         ],

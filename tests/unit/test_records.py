@@ -34,7 +34,7 @@ def study() -> Study:
 
 
 def write_record(results: Path, study: Study, planned: PlannedCell, change: Change | None = None) -> Path:
-    record = json.loads(json.dumps(make_record(planned.cell, planned.repeat)))
+    record = json.loads(json.dumps(make_record(planned.cell, planned.repeat, system=study.system.name)))
     if change:
         change(record)
     path = record_path(results, study.system.name, planned)

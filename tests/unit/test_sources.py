@@ -103,8 +103,8 @@ def test_a_record_whose_adaptor_is_gone_is_of_other_code(scripts: Path, tmp_path
     path = tmp_path / "record.json"
     path.write_text(json.dumps(record))
     planned = PlannedCell("main", cell, 1)
-    assert read_outcome(planned, path, scripts).code_changed is False
+    assert read_outcome(planned, path, "local", scripts).code_changed is False
     # Another folder, since what was read of one is kept.
     elsewhere = shutil.copytree(scripts, tmp_path / "elsewhere")
     (elsewhere / ADAPTOR).unlink()
-    assert read_outcome(planned, path, elsewhere).code_changed is True
+    assert read_outcome(planned, path, "local", elsewhere).code_changed is True

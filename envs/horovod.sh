@@ -2,7 +2,11 @@
 #
 # Its last release asks for C++14 where torch's headers need C++17: two lines of it are changed. A third leaves out what
 # only a debugger reads, which takes a third of the time. MPI, TensorFlow and MXNet are left out. NCCL is in where torch
-# is one for CUDA and there is nvcc.
+# is one for CUDA, nvcc has its whole toolkit and this machine has a GPU; HOROVOD_GPU_OPERATIONS=NCCL asks for it on a
+# login node without one.
+#
+# Where the recipe of this digest worked, this one builds the same, so cells keep the id they had under it:
+# stands-for-sha256: 99e748a7ff77f47d730386ca91e6589672a3b96bef89a74f69e41162dbf5dbf2
 set -euo pipefail
 
 version=0.28.1
@@ -30,8 +34,35 @@ export HOROVOD_WITHOUT_MPI=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=
 export MAKEFLAGS="-j$cores" CMAKE_BUILD_PARALLEL_LEVEL=$cores
 export CXXFLAGS="${CXXFLAGS:-} -w" # its warnings are for its authors
 
-if python -c 'import sys, torch; sys.exit(torch.version.cuda is None)' && command -v nvcc >/dev/null; then
+# The toolkit's folder, asked of nvcc: the one on PATH may be a wrapper that lies elsewhere. Fails where it is not whole.
+toolkit_of_nvcc() {
+    local top
+    command -v nvcc >/dev/null || return 1
+    top=$(nvcc --dryrun -x cu -c /dev/null -o /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p' | head -n 1)
+    [ -f "$top/include/cuda_runtime.h" ] && ls "$top"/lib*/libcudart* >/dev/null 2>&1 && cd "$top" && pwd
+}
+
+# What keeps NCCL out, in words; nothing where it can be built.
+why_gloo() {
+    if ! python -c 'import sys, torch; sys.exit(torch.version.cuda is None)'; then
+        echo "torch is a build for the CPU"
+    elif ! toolkit_of_nvcc >/dev/null; then
+        echo "there is no nvcc with its whole CUDA toolkit"
+    elif [ "${HOROVOD_GPU_OPERATIONS:-}" != NCCL ] && ! nvidia-smi -L 2>/dev/null | grep -q .; then
+        echo "this machine has no GPU (with HOROVOD_GPU_OPERATIONS=NCCL it is built for GPUs all the same)"
+    fi
+}
+
+reason=$(why_gloo)
+if [ -n "$reason" ]; then
+    echo "Horovod is built with gloo, for CPUs: $reason."
+    unset HOROVOD_GPU_OPERATIONS
+    # With a torch for CUDA it asks for the toolkit even then.
+    sed -i 's/elseif (Pytorch_CUDA AND NOT HAVE_CUDA)/elseif (FALSE)/' horovod/torch/CMakeLists.txt
+else
     export HOROVOD_GPU_OPERATIONS=NCCL
+    toolkit=$(toolkit_of_nvcc)
+    export CUDAToolkit_ROOT=$toolkit HOROVOD_CUDA_HOME=$toolkit PATH=$toolkit/bin:$PATH
     # A site's own NCCL is found by these variables or beside CUDA. The one that torch brings lacks the linker's name.
     if [ -z "${HOROVOD_NCCL_HOME:-}${HOROVOD_NCCL_LIB:-}" ] &&
         nccl=$(python -c 'import nvidia.nccl; print(*nvidia.nccl.__path__)' 2>/dev/null); then

@@ -92,6 +92,7 @@ class MicroBatches:
     def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor:
         size = self.cell.layout.micro_batch_size
         count = self.cell.num_micro_batches
+        assert len(inputs) == count * size, f"{len(inputs)} sequences are not {count} micro-batches of {size}"
         scale = LOSS_SCALE[self.cell.precision] / count
         total = torch.zeros((), device=inputs.device)
         for index, (x, y) in enumerate(zip(inputs.split(size), targets.split(size), strict=True)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,11 +46,9 @@ def test_nodes_are_idle_with_their_gpus(sandbox: Sandbox) -> None:
 
 
 def test_a_step_on_two_nodes(sandbox: Sandbox) -> None:
-    started = time.monotonic()
     script = "echo $SLURM_NODEID $SLURM_GPUS_ON_NODE"
     output = run("srun", "-N2", "--ntasks-per-node=1", "--gres=gpu:2", "bash", "-c", script)
     assert sorted(output.splitlines()) == ["0 2", "1 2"]
-    assert time.monotonic() - started < 5
 
 
 def test_a_plain_job(sandbox: Sandbox, submit: Submit, tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -257,8 +257,16 @@ def test_a_real_allocation_that_cannot_succeed() -> None:
 
 
 def test_shares_are_cut_into_whole_micro_batches() -> None:
-    cell = make_cell("torch_plain", micro_batch=3)
-    accumulate = MicroBatches(SimpleNamespace(), cell)
-    with pytest.raises(TypeError):
-        accumulate(torch.zeros(8, 4, dtype=torch.int64), torch.zeros(8, 4, dtype=torch.int64))
-    assert isinstance(build_on_meta(cell), GPT)
+    """The planner refuses such a layout; an adaptor that hands out other shares must not train on a wrong mean."""
+    vocabulary = 16
+
+    def model(tokens: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(*tokens.shape, vocabulary, requires_grad=True)
+
+    tokens = torch.zeros(8, 4, dtype=torch.int64)
+    whole = MicroBatches(model, make_cell("torch_plain", micro_batch=4))  # type: ignore[arg-type]
+    assert whole(tokens, tokens).item() == pytest.approx(math.log(vocabulary))
+    broken = MicroBatches(model, make_cell("torch_plain", micro_batch=3))  # type: ignore[arg-type]
+    with pytest.raises(AssertionError, match="8 sequences are not 2 micro-batches of 3"):
+        broken(tokens, tokens)
+    assert isinstance(build_on_meta(whole.cell), GPT)

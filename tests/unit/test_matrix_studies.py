@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from matrix.checks import check_model
 from matrix.config import check_config, read_yaml
 from matrix.errors import ConfigError
-from matrix.frameworks import environment_identity, load_adaptor
+from matrix.frameworks import environment_identity, load_adaptor, recipe_digest
 from matrix.plan import index_cells
 from matrix.plan_lines import missing_lines, plan_lines
 from matrix.studies import load_study, load_system, study_names, unusable_studies
@@ -313,6 +314,10 @@ def test_environments_hold_what_they_include_and_their_recipe(tmp_path: Path) ->
     assert plain == {"name": "b", "requirements": ["a==2", "b==1"]}
     (tmp_path / "envs" / "b.sh").write_text("make\n")
     assert len(environment_identity("b", tmp_path)["recipe_sha256"]) == 64
+    # Mending a recipe that could not build on some machines keeps the ids of the cells that it built for on others.
+    before = environment_identity("horovod", ROOT)["recipe_sha256"]
+    assert before == "99e748a7ff77f47d730386ca91e6589672a3b96bef89a74f69e41162dbf5dbf2"
+    assert recipe_digest(b"echo build\n") == hashlib.sha256(b"echo build\n").hexdigest()
     (tmp_path / "envs" / "b.txt").write_text("-r gone.txt\n")
     with pytest.raises(ConfigError, match=r"envs/gone\.txt: No such file"):
         environment_identity("b", tmp_path)

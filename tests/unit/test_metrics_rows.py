@@ -1,7 +1,6 @@
 """measurements.csv: a row for every cell, facts, and what is left empty."""
 
 import copy
-import time
 
 import pandas as pd
 import pytest
@@ -199,15 +198,15 @@ def test_reading_keeps_new_columns_and_refuses_other_files(tmp_path):
         measurements_frame([{"wat": 1}])
 
 
-def test_two_thousand_rows_in_a_moment():
+def test_two_thousand_rows():
     cell = make_cell(num_gpus=2)
     record = make_record(cell)
     cells = [make_cell(f"f{i}", 2, TINY) for i in range(2000)]
     outcomes = {planned(c).key: ok(copy.copy(record)) for c in cells}
     study = make_study([make_comparison([planned(c) for c in cells])])
-    start = time.perf_counter()
-    assert len(measurement_rows(study, outcomes, HARDWARE)) == 2000
-    assert time.perf_counter() - start < 8  # seconds; about 0.5 on a quiet machine
+    rows = measurement_rows(study, outcomes, HARDWARE)
+    assert len(rows) == rows["cell_id"].nunique() == 2000
+    assert set(rows["batch_time_s"]) == {1.0}
 
 
 def test_a_peak_unlike_the_others_is_noted_in_its_row_and_changes_no_number() -> None:

@@ -34,7 +34,7 @@ export HOROVOD_WITHOUT_MPI=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=
 export MAKEFLAGS="-j$cores" CMAKE_BUILD_PARALLEL_LEVEL=$cores
 export CXXFLAGS="${CXXFLAGS:-} -w" # its warnings are for its authors
 
-# The toolkit's folder, asked of nvcc: the one on PATH may be a wrapper that lies elsewhere. Fails where it is not whole.
+# Print the toolkit's folder, as nvcc knows it: the nvcc on PATH may be a wrapper. Fails where the toolkit is not whole.
 toolkit_of_nvcc() {
     local top
     command -v nvcc >/dev/null || return 1

@@ -8,19 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from papers.captions import (
-    comparison_text,
-    counted,
-    device_text,
-    sentences,
-    settings_text,
-    spread_text,
-    stand_in_text,
-    units_of,
-)
+from papers.axonn_displays import ComparedResult, displays
 from papers.hyperparameters import hyperparameters
+from papers.leads import lead_over_best_other
 from papers.published import Published, published_beside
-from papers.rendering import DISPLAYS, Display, Span, format_number, format_range, format_spread
+from papers.rendering import DISPLAYS
 from papers.results import Result, grouped, results_of
 from papers.study_data import StudyData
 
@@ -30,22 +22,14 @@ if TYPE_CHECKING:
 WEAK = ("weak_model", "weak_batch")
 STRONG = ("strong",)
 
-_PUBLISHED_HEADINGS = {
-    "percentage_of_peak_throughput": "percent of peak",
-    "training_days": "training days",
-    "batch_time_s": "batch time (s)",
-    "days_saved": "days saved",
-    "percent_saved": "percent of days saved",
-}
-
 
 def weak_scaling(data: StudyData) -> pd.DataFrame:
-    """One row per comparison, model, number of GPUs and framework of the weak-scaling comparisons."""
+    """Return one row per comparison, model, number of GPUs and framework of the weak-scaling comparisons."""
     return _comparison_table(data, WEAK, "weak_scaling")
 
 
 def strong_scaling(data: StudyData) -> pd.DataFrame:
-    """One row per comparison, model, number of GPUs and framework of the strong-scaling comparisons."""
+    """Return one row per comparison, model, number of GPUs and framework of the strong-scaling comparisons."""
     return _comparison_table(data, STRONG, "strong_scaling")
 
 
@@ -56,36 +40,18 @@ def _comparison_table(data: StudyData, scalings: Sequence[str], table: str) -> p
             f"study {data.study} has no comparison whose scaling is {' or '.join(scalings)}, as table {table} needs; "
             "take the table out of the study file, or add such a comparison"
         )
-    rows: list[dict[str, Any]] = []
-    published: list[tuple[Result, list[Published]]] = []
+    compared: list[ComparedResult] = []
     for point in grouped(results, lambda r: (r.comparison, r.model, r.num_gpus)).values():
         for result in point:
-            row = _row(result, _best_other(result, point))
-            measured = {metric: row[metric] for metric in _PUBLISHED_HEADINGS}
-            beside = published_beside(result, measured, data.reference)
-            published.append((result, beside))
-            rows.append(row | _published_columns(beside))
-    frame = pd.DataFrame(rows)
-    frame.attrs[DISPLAYS] = tuple(_displays(data, results, rows, published))
+            published = published_beside(result, point, data.reference)
+            compared.append(ComparedResult(result, lead_over_best_other(result, point), tuple(published)))
+    frame = pd.DataFrame([_row(one) for one in compared])
+    frame.attrs[DISPLAYS] = tuple(displays(data, compared))
     return frame
 
 
-def _best_other(result: Result, point: Sequence[Result]) -> Result | None:
-    """The fastest of the other frameworks at the same point; None where the two must not be compared."""
-    others = [r for r in point if r.framework != result.framework and r.is_measured and r.comparable]
-    if not (others and result.is_measured and result.comparable):
-        return None
-    return min(others, key=lambda r: (r.training_days.mean, r.framework))
-
-
-def _row(result: Result, other: Result | None) -> dict[str, Any]:
-    days, nan = result.training_days.mean, math.nan
-    other_days = other.training_days.mean if other else nan
-    ideal = (
-        result.num_gpus / result.baseline_num_gpus
-        if result.baseline_num_gpus and result.scaling != "weak_model"
-        else nan
-    )
+def _row(one: ComparedResult) -> dict[str, Any]:
+    result, lead = one.result, one.lead
     return {
         "comparison": result.comparison,
         "scaling": result.scaling,
@@ -95,20 +61,28 @@ def _row(result: Result, other: Result | None) -> dict[str, Any]:
         "framework": result.framework,
         "status": result.status,
         "result": result.text,
-        "repeats": result.batch_time_s.n,
+        "repeats": result.repeats,
+        "repeats_planned": result.repeats_planned,
         "batch_time_s": result.batch_time_s.mean,
         "batch_time_spread_s": result.batch_time_s.deviation,
-        "training_days": days,
+        "batch_time_std_s": result.batch_time_std_s,
+        "training_days": result.training_days.mean,
         "training_days_spread": result.training_days.deviation,
         "percentage_of_peak_throughput": result.percentage_of_peak.mean,
         "percentage_of_peak_throughput_spread": result.percentage_of_peak.deviation,
-        "best_other": other.framework if other else "",
-        "speedup_over_best_other": other_days / days,
-        "days_saved": other_days - days,
-        "percent_saved": 100 * (other_days - days) / other_days,
+        "best_other": lead.other.framework if lead.other else "",
+        "speedup_over_best_other": lead.speedup.mean,
+        "speedup_over_best_other_spread": lead.speedup.deviation,
+        "days_saved": lead.days_saved.mean,
+        "days_saved_spread": lead.days_saved.deviation,
+        "percent_saved": lead.percent_saved.mean,
+        "percent_saved_spread": lead.percent_saved.deviation,
+        "lead": lead.verdict,
         "speedup": result.speedup.mean,
-        "ideal_speedup": ideal,
+        "speedup_spread": result.speedup.deviation,
+        "ideal_speedup": _ideal_speedup(result),
         "parallel_efficiency": result.parallel_efficiency.mean,
+        "parallel_efficiency_spread": result.parallel_efficiency.deviation,
         "baseline": result.baseline,
         "baseline_num_gpus": result.baseline_num_gpus,
         "baseline_policy": result.baseline_policy,
@@ -119,12 +93,26 @@ def _row(result: Result, other: Result | None) -> dict[str, Any]:
         "activation_checkpointing": result.activation_checkpointing,
         "device_name": result.device_name,
         "notes": "; ".join(result.notes),
+        **_published_columns(one.published),
     }
+
+
+def _ideal_speedup(result: Result) -> float:
+    if not result.baseline_num_gpus or result.scaling == "weak_model":
+        return math.nan
+    return result.num_gpus / result.baseline_num_gpus
 
 
 def _published_columns(published: Sequence[Published]) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for one in published:
+        if one.compared_with:
+            # Not the `days_saved` of the row where the source did not compare with the best other framework.
+            columns |= {
+                "published_best_other": one.compared_with,
+                f"{one.metric}_over_published_best_other": one.measured.mean,
+                f"{one.metric}_over_published_best_other_spread": one.measured.deviation,
+            }
         columns |= {
             f"published_{one.metric}_min": one.value_min,
             f"published_{one.metric}_max": one.value_max,
@@ -136,98 +124,6 @@ def _published_columns(published: Sequence[Published]) -> dict[str, Any]:
         columns["published_in"] = "; ".join(dict.fromkeys(one.where for one in published))
         columns["not_comparable_because"] = "; ".join(reasons)
     return columns
-
-
-def _displays(
-    data: StudyData,
-    results: Sequence[Result],
-    rows: Sequence[dict[str, Any]],
-    published: Sequence[tuple[Result, Sequence[Published]]],
-) -> list[Display]:
-    displays = []
-    for name, members in grouped(results, lambda r: r.comparison).items():
-        displays.append(_measured_display(data, members, [row for row in rows if row["comparison"] == name]))
-    beside = _published_display(data, published, units_of(results))
-    return [*displays, beside] if beside else displays
-
-
-def _measured_display(data: StudyData, results: Sequence[Result], rows: Sequence[dict[str, Any]]) -> Display:
-    units = units_of(results)
-    with_speedup = results[0].scaling != "weak_model"
-    headings = [
-        "Model", _heading(units), "Framework", "Batch time (s)", "Training days", "Percent of peak",
-        "Speedup over best other", "Days saved",
-        *(["Speedup"] if with_speedup else []), "Parallel efficiency", "Best layout",
-    ]  # fmt: skip
-    cells: list[tuple[str | Span, ...]] = []
-    for result, row in zip(results, rows, strict=True):
-        head = (result.model, str(result.num_gpus), result.framework)
-        if not result.is_measured:
-            cells.append((*head, Span(result.text, len(headings) - len(head))))
-            continue
-        layout = result.layout + (f" (best of {result.num_layouts})" if result.num_layouts > 1 else "")
-        speedup = format_spread(result.speedup.mean, result.speedup.deviation, 3)
-        cells.append((
-            *head,
-            format_spread(result.batch_time_s.mean, result.batch_time_s.deviation),
-            format_spread(result.training_days.mean, result.training_days.deviation),
-            format_spread(result.percentage_of_peak.mean, result.percentage_of_peak.deviation),
-            format_number(row["speedup_over_best_other"], 3),
-            format_number(row["days_saved"]),
-            *([speedup] if with_speedup else []),
-            format_spread(result.parallel_efficiency.mean, result.parallel_efficiency.deviation, 3),
-            layout,
-        ))  # fmt: skip
-    notes = [f"{r.model} on {counted(r.num_gpus, units)}, {r.framework}: {note}" for r in results for note in r.notes]
-    return Display(_caption(data, results), tuple(headings), tuple(cells), tuple(notes), (len(headings) - 1,), group=2)
-
-
-def _published_display(
-    data: StudyData, published: Sequence[tuple[Result, Sequence[Published]]], units: str
-) -> Display | None:
-    shown = [(r, one) for r, beside in published for one in beside if not math.isnan(one.measured)]
-    if not shown:
-        return None
-    # What differs everywhere is said once.
-    common = [d for d in shown[0][1].differences if all(d in one.differences for _, one in shown)]
-    otherwise = "see below" if common else "as far as the source says"
-    rows = []
-    for result, one in shown:
-        own = [difference for difference in one.differences if difference not in common]
-        rows.append((
-            result.model, str(result.num_gpus), result.framework, _PUBLISHED_HEADINGS[one.metric],
-            format_number(one.measured), format_range(one.value_min, one.value_max),
-            format_range(one.ratio_to_max, one.ratio_to_min),
-            f"not comparable because: {'; '.join(own)}" if own else otherwise,
-        ))  # fmt: skip
-    sources = dict.fromkeys(one.where for _, one in shown)
-    caption = (
-        f"{data.title}: measured beside published ({'; '.join(sources)}). "
-        "Ratio: measured / published, over both ends of a range."
-    )
-    headings = ("Model", _heading(units), "Framework", "Metric", "Measured", "Published", "Ratio", "Comparable?")
-    notes = [f"All rows: not comparable because: {'; '.join(common)}."] if common else []
-    notes += dict.fromkeys(f"Published {_PUBLISHED_HEADINGS[one.metric]}: {one.note}." for _, one in shown if one.note)
-    return Display(caption, headings, tuple(rows), tuple(notes), wide=(7,), group=2)
-
-
-def _heading(units: str) -> str:
-    return units if units == "GPUs" else units.capitalize()
-
-
-def _caption(data: StudyData, results: Sequence[Result]) -> str:
-    of_what = "the matrix-product rate measured in each job" if units_of(results) == "processes" else "the dense peak"
-    parts = [
-        f"{data.title}, comparison {results[0].comparison}: {comparison_text(results)}",
-        device_text(results),
-        settings_text(results),
-        f"percent of peak: the paper's formula, of {of_what}",
-        "training days are for 300 billion tokens",
-        "best other: the fastest of the other frameworks at the same point",
-        stand_in_text(results),
-        spread_text(results),
-    ]
-    return sentences(parts)
 
 
 def _figure(name: str) -> Callable[[StudyData], Figure]:

@@ -11,23 +11,28 @@ from papers.captions import (
     SCALING_TEXT,
     comparison_text,
     device_text,
+    figure_repeats_text,
     noted_text,
+    peak_text,
     sentences,
     settings_text,
-    spread_text,
     stand_in_text,
     units_of,
 )
 from papers.figures import (
     MARKERS,
     add_legend,
+    band_handle,
     drawing_style,
     framework_colors,
     grouped_bars,
     scaling_curves,
     stacked_panels,
 )
-from papers.results import Result, Spread, grouped, results_of
+from papers.published import Band, published_bands
+from papers.rendering import format_range
+from papers.results import Result, grouped, results_of
+from papers.spreads import Spread
 from papers.study_data import StudyData
 
 _COMPARED = ("weak_model", "weak_batch", "strong")
@@ -35,18 +40,18 @@ _COMPARED = ("weak_model", "weak_batch", "strong")
 
 def training_time(data: StudyData) -> Figure:
     """Expected days to train on 300 billion tokens against GPUs, bars grouped by framework, a panel a comparison."""
-    return _bars(
-        data, lambda r: r.training_days, "Training time (days)", "Expected time to train on 300 billion tokens"
-    )
+    results = _compared(data)
+    title = "Expected time to train on 300 billion tokens"
+    return _bars(data, results, "training_days", lambda r: r.training_days, "Training time (days)", title)
 
 
 def percentage_of_peak(data: StudyData) -> Figure:
     """Percent of peak half-precision throughput (on a CPU, of the measured rate) against GPUs."""
-    is_cpu = (data.measurements["device"] == "cpu").all()
-    peak = "the matrix-product rate of a process, measured in each job" if is_cpu else "dense half precision"
+    results = _compared(data)
     return _bars(
-        data, lambda r: r.percentage_of_peak, "Percent of peak", "Percentage of peak throughput", f"peak: {peak}"
-    )
+        data, results, "percentage_of_peak_throughput", lambda r: r.percentage_of_peak, "Percent of peak",
+        "Percentage of peak throughput", f"percent of {peak_text(results)}",
+    )  # fmt: skip
 
 
 def strong_scaling(data: StudyData) -> Figure:
@@ -80,30 +85,56 @@ def strong_scaling(data: StudyData) -> Figure:
     return figure
 
 
-def _bars(data: StudyData, value: Callable[[Result], Spread], label: str, title: str, *extra: str) -> Figure:
+def _compared(data: StudyData) -> list[Result]:
     results = results_of(data, _COMPARED)
     if not results:
         raise ValueError(
             f"study {data.study} has no comparison with a scaling ({', '.join(_COMPARED)}), which this figure shows; "
             "take the figure out of the study file, or add such a comparison"
         )
+    return results
+
+
+def _bars(
+    data: StudyData,
+    results: Sequence[Result],
+    metric: str,
+    value: Callable[[Result], Spread],
+    label: str,
+    title: str,
+    *extra: str,
+) -> Figure:
     units = units_of(results)
     scalings = dict.fromkeys(SCALING_TEXT[r.scaling].format(units=units) for r in results)
     # Under weak_model the models stand side by side, each on its GPUs; else every model has its own panel.
     panels = grouped(results, lambda r: (r.comparison, "" if r.scaling == "weak_model" else r.model))
     colors = framework_colors(sorted({r.framework for r in results}))
     with drawing_style():
-        figure, axes = stacked_panels(len(panels), data.title, title, _caption(results, *scalings, *extra))
+        bands = published_bands(metric, results, data.reference)
+        caption = _caption(results, *scalings, *extra, _bands_text(bands))
+        figure, axes = stacked_panels(len(panels), data.title, title, caption)
         handles = {}
         for (ax,), ((comparison, model), members) in zip(axes, panels.items(), strict=True):
             members = sorted(members, key=lambda r: r.num_gpus)
-            bars = grouped_bars(ax, members, value, _category(model), colors)
+            points = {(r.model, r.num_gpus) for r in members}
+            of_panel = [band for band in bands if (band.model, band.num_gpus) in points]
+            bars = grouped_bars(ax, members, value, _category(model), colors, of_panel)
             handles |= {bar.get_label(): bar for bar in bars}
             shown = _panel_title(comparison, panels) + (model or "model grows with the " + units)
             ax.set(title=shown, ylabel=label, xlabel=_axis_label(units) + ("" if model else ", model"))
         names = sorted(handles)
-        add_legend(figure, [handles[name] for name in names], names)
+        published = [f"published ({', '.join(sorted({band.framework for band in bands}))})"] if bands else []
+        handles_ = [*(handles[name] for name in names), *(band_handle() for _ in published)]
+        add_legend(figure, handles_, [*names, *published])
     return figure
+
+
+def _bands_text(bands: Sequence[Band]) -> str:
+    """Whose the grey bands are; empty without any."""
+    ranges = dict.fromkeys(
+        f"{format_range(band.value_min, band.value_max)} of {band.framework} ({band.where})" for band in bands
+    )
+    return f"grey: published, {'; '.join(ranges)}" if bands else ""
 
 
 def _category(model: str) -> Callable[[Result], str]:
@@ -126,7 +157,7 @@ def _caption(results: Sequence[Result], *extra: str) -> str:
             settings_text(results),
             *extra,
             stand_in_text(results),
-            spread_text(results),
+            figure_repeats_text(results),
             noted_text(results),
         ]
     )

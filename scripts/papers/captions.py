@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from papers.results import Result
 
@@ -73,10 +73,58 @@ def stand_in_text(results: Sequence[Result]) -> str:
     return f"times of {who} are of a CPU in CUDA's place, for correctness only, not to be compared" if names else ""
 
 
-def spread_text(results: Sequence[Result]) -> str:
-    """How repeats are shown; empty where nothing was repeated."""
-    repeats = max((result.batch_time_s.n for result in results), default=0)
-    return f"mean ± sample standard deviation of up to {repeats} repeats" if repeats > 1 else ""
+def repeats_text(results: Sequence[Result]) -> str:
+    """How many repeats stand behind the values, and what the spread beside them is of; empty if nothing is measured."""
+    numbers = {result.repeats for result in results if result.is_measured}
+    parts = []
+    if numbers - {1}:
+        most = _range(numbers - {1})
+        parts.append(
+            f"of {most} repeats: mean time ± sample standard deviation over the repeats; everything else follows from "
+            "the mean time, with its spread to first order"
+        )
+    if 1 in numbers:
+        parts.append(
+            f"{'everything is' if numbers == {1} else 'where Repeats says 1, values are'} of one repeat: ± beside a "
+            "batch time is over the ten batches of that run, which says nothing about another run"
+        )
+    return ". ".join(f"{part[0].upper()}{part[1:]}" for part in parts)
+
+
+def figure_repeats_text(results: Sequence[Result]) -> str:
+    """The same for a figure: how many repeats, and what its error bars are."""
+    numbers = {result.repeats for result in results if result.is_measured}
+    if not numbers:
+        return ""
+    if numbers == {1}:
+        return "n = 1 repeat, so no error bars: how far another run would differ is not known"
+    least = ", none where n = 1" if 1 in numbers else ""
+    return f"mean time of n = {_range(numbers)} repeats, or what follows from it; error bars: their spread{least}"
+
+
+def lead_text(results: Sequence[Result]) -> str:
+    """What counts as a lead; empty where no two frameworks are measured."""
+    measured = [result for result in results if result.is_measured and result.comparable]
+    if len({result.framework for result in measured}) < 2:
+        return ""
+    text = "a lead within the spread is none"
+    if any(result.repeats == 1 for result in measured):
+        text += ", and with one repeat the spread is not known"
+    return text
+
+
+def peak_text(results: Sequence[Result]) -> str:
+    """What a percentage of peak is a percentage of."""
+    if units_of(results) != "processes":
+        return "the dense peak"
+    cells = sorted({result.peak_num_cells for result in results if result.peak_num_cells is not None})
+    of_cells = f" (among {_range(cells)} cells)" if cells else ""
+    return f"the highest matrix-product rate of a process that like cells of the study measured{of_cells}"
+
+
+def _range(numbers: Collection[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def sentences(parts: Sequence[str]) -> str:

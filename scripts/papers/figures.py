@@ -17,10 +17,13 @@ import pandas as pd
 import seaborn
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from atomic import replace_when_complete
-from papers.results import Result, Spread, grouped
+from papers.published import Band
+from papers.results import Result, grouped
+from papers.spreads import Spread
 
 WIDTH_IN = 6.3  # the text width of an A4 or letter page
 MARKERS = "osD^vPX*"
@@ -29,6 +32,7 @@ FORMATS = ("svg", "pdf", "png")
 _CAPTION_CHARACTERS_PER_INCH = 18.8
 _TITLE_CHARACTERS_PER_INCH = 11.0
 _MARGIN = 0.013
+_BAND_COLOR, _BAND_EDGE = "0.86", "0.35"
 
 # Metadata that would differ from run to run, and the salt that makes SVG ids repeatable.
 _METADATA: Mapping[str, dict[str, Any]] = {
@@ -122,10 +126,12 @@ def grouped_bars(
     value: Callable[[Result], Spread],
     category: Callable[[Result], str],
     colors: Mapping[str, Any],
+    bands: Sequence[Band] = (),
 ) -> list[Any]:
     """Bars of `value` over the categories, grouped by framework; returns the legend's handles, one a framework.
 
-    A bar has an error bar where it stands for repeats. What is not measured is written into its empty slot.
+    A bar has an error bar where it stands for repeats. What is not measured is written into its empty slot. `bands` are
+    published ranges, each drawn across the category of its model and number of GPUs.
     """
     categories = list(dict.fromkeys(category(r) for r in results))
     frameworks = [name for name in sorted(colors) if any(r.framework == name for r in results)]
@@ -138,9 +144,8 @@ def grouped_bars(
         width=BAR_GROUP, errorbar=None, saturation=1, legend=False, ax=axes, edgecolor="white", linewidth=0.6,
     )  # fmt: skip
     slot = BAR_GROUP / len(frameworks)
-    highest = max(
-        (value(r).mean + (value(r).deviation if value(r).n > 1 else 0) for r in results if value(r).n), default=0
-    )
+    tops = [value(r).upper for r in results if value(r).n] + [band.value_max for band in bands]
+    highest = max(tops, default=0)
     axes.set_ylim(0, highest * 1.12 or 1)
     if not highest:
         axes.set_yticks([])
@@ -150,8 +155,10 @@ def grouped_bars(
     for result in results:
         x = categories.index(category(result)) - BAR_GROUP / 2 + (frameworks.index(result.framework) + 0.5) * slot
         spread = value(result)
-        if spread.n > 1:
-            axes.errorbar(x, spread.mean, spread.deviation, fmt="none", ecolor="0.15", elinewidth=0.9, capsize=2.2)
+        if not math.isnan(spread.deviation):
+            axes.errorbar(
+                x, spread.mean, spread.deviation, fmt="none", ecolor="0.15", elinewidth=0.9, capsize=2.2, zorder=4
+            )  # fmt: skip
         if not spread.n:
             # Why there is no bar; a measured cell lacks it where the peak or the formula is unknown.
             text = result.short_text or "unknown"
@@ -159,11 +166,30 @@ def grouped_bars(
                 x, 0.03, text, transform=axes.get_xaxis_transform(), rotation=90, ha="center", va="bottom", fontsize=7,
                 color=_readable(colors[result.framework]),
             )  # fmt: skip
+    for band in bands:
+        places = {
+            categories.index(category(r)) for r in results if (r.model, r.num_gpus) == (band.model, band.num_gpus)
+        }
+        for place in places:
+            _draw_band(axes, place, band)
     axes.set_xlim(-0.5, len(categories) - 0.5)
     axes.grid(axis="y", color="0.9", linewidth=0.6)
     axes.set_axisbelow(True)
     seaborn.despine(ax=axes)
     return [axes.bar([0], [math.nan], color=[colors[name]], label=name) for name in frameworks]
+
+
+def band_handle() -> Any:
+    """The legend's handle of published ranges."""
+    return Patch(facecolor=_BAND_COLOR, edgecolor=_BAND_EDGE, linewidth=0.8)
+
+
+def _draw_band(axes: Axes, place: int, band: Band) -> None:
+    """A published range over one category: its area behind the bars and its ends before them, so that both are seen."""
+    left, right = place - 0.47, place + 0.47
+    axes.fill_between([left, right], band.value_min, band.value_max, color=_BAND_COLOR, linewidth=0, zorder=0.8)
+    for end in dict.fromkeys((band.value_min, band.value_max)):
+        axes.hlines(end, left, right, color=_BAND_EDGE, linewidth=0.8, zorder=3)
 
 
 def scaling_curves(
@@ -190,7 +216,7 @@ def scaling_curves(
             axes.plot(all_gpus, ideal, linestyle=(0, (4, 2)), linewidth=0.9, color=color, zorder=1.5)
         if points:
             # Later curves are thinner, so that those under them can still be seen.
-            deviations = [value(r).deviation if value(r).n > 1 else 0 for r in points]
+            deviations = [0 if math.isnan(value(r).deviation) else value(r).deviation for r in points]
             axes.errorbar(
                 [r.num_gpus for r in points], [value(r).mean for r in points],
                 yerr=deviations if any(deviations) else None, color=colors[name], marker=MARKERS[index % len(MARKERS)],

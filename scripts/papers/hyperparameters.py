@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
+from papers.endings import REASON_CHARACTERS, status_text
 from papers.rendering import DISPLAYS, EMPTY, Display
-from papers.results import is_true, status_text
+from papers.results import counted_repeats, is_true
 from papers.study_data import StudyData
 
 COLUMNS = [
-    "framework", "model", "num_gpus", "layout", "best_layout", "status", "data_parallel", "tensor_parallel",
-    "pipeline_parallel", "layout_options", "global_batch_size", "micro_batch_size", "num_micro_batches", "seq_length",
-    "num_layers", "hidden_size", "num_heads", "vocab_size", "num_parameters", "precision", "activation_checkpointing",
-    "learning_rate", "adam_epsilon", "seed", "initial_weights", "device_name", "threads_per_process", "versions",
-    "git_commit", "cell_id",
+    "framework", "model", "num_gpus", "layout", "best_layout", "status", "repeats", "repeats_planned",
+    "data_parallel", "tensor_parallel", "pipeline_parallel", "layout_options", "global_batch_size",
+    "micro_batch_size", "num_micro_batches", "seq_length", "num_layers", "hidden_size", "num_heads", "vocab_size",
+    "num_parameters", "precision", "activation_checkpointing", "learning_rate", "adam_epsilon", "seed",
+    "initial_weights", "device_name", "threads_per_process", "versions", "git_commit", "cell_id",
 ]  # fmt: skip
 
 
@@ -26,24 +29,30 @@ def hyperparameters(data: StudyData) -> pd.DataFrame:
     # Of several repeats the one that was measured says most about what the cell ran with.
     measured_first = rows.assign(order=rows["status"].ne("ok")).sort_values("order", kind="stable")
     one = measured_first.drop_duplicates("cell_id").set_index("cell_id", drop=False).loc[rows["cell_id"].unique()]
-    frame = one.assign(best_layout=best.loc[one.index].astype("boolean"))[COLUMNS].reset_index(drop=True)
-    frame.attrs[DISPLAYS] = (_display(data, one, frame),)
+    runs = rows.drop_duplicates(["cell_id", "repeat"]).groupby("cell_id")["status"]
+    one = one.assign(
+        best_layout=best.loc[one.index].astype("boolean"),
+        repeats=runs.agg(lambda statuses: int((statuses == "ok").sum())).loc[one.index],
+        repeats_planned=runs.size().loc[one.index],
+    )
+    frame = one[COLUMNS].reset_index(drop=True)
+    frame.attrs[DISPLAYS] = (_display(data, one),)
     return frame
 
 
-def _display(data: StudyData, rows: pd.DataFrame, frame: pd.DataFrame) -> Display:
+def _display(data: StudyData, rows: pd.DataFrame) -> Display:
     headings = (
         "Model", "GPUs or processes", "Framework", "Layout", "Best", "Global batch", "Micro-batches", "Precision",
         "Checkpointing", "Learning rate", "Seed", "Weights", "Status",
     )  # fmt: skip
     cells = tuple(
         (
-            r["model"], str(r["num_gpus"]), r["framework"], r["layout"], "yes" if is_true(best) else "",
+            r["model"], str(r["num_gpus"]), r["framework"], r["layout"], "yes" if is_true(r["best_layout"]) else "",
             str(r["global_batch_size"]), str(r["num_micro_batches"]), r["precision"], r["activation_checkpointing"],
             f"{r['learning_rate']:g}", str(r["seed"]), r["initial_weights"] or EMPTY,
-            "ok" if r["status"] == "ok" else status_text(r),
+            _status(r),
         )
-        for r, best in zip(rows.to_dict("records"), frame["best_layout"], strict=True)
+        for r in rows.to_dict("records")
     )  # fmt: skip
     models = rows.drop_duplicates("model").to_dict("records")
     shapes = tuple(
@@ -57,6 +66,14 @@ def _display(data: StudyData, rows: pd.DataFrame, frame: pd.DataFrame) -> Displa
         "decay; Best marks the layout that the other tables show."
     )
     return Display(caption, headings, cells, shapes, wide=(3, 12), group=2)
+
+
+def _status(row: dict[str, Any]) -> str:
+    """`ok`, with the number of repeats that are where some are not, or how the cell ended."""
+    if row["status"] != "ok":
+        return status_text(row, REASON_CHARACTERS)
+    repeats, planned = row["repeats"], row["repeats_planned"]
+    return "ok" if repeats == planned else f"ok ({counted_repeats(repeats, planned)} repeats)"
 
 
 def _count(value: object) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from metrics.losses import losses_from_text, max_relative_difference
+from papers.endings import REASON_CHARACTERS, shortened, status_text
 from papers.rendering import DISPLAYS, EMPTY, Display
-from papers.results import is_true, status_text
+from papers.results import is_true
 from papers.study_data import StudyData
 
 REFERENCE_FRAMEWORK = "torch_plain"
@@ -92,7 +93,8 @@ def _display(data: StudyData, frame: pd.DataFrame) -> Display:
         (
             r["framework"], str(r["num_gpus"]), r["layout"], r["model"], r["precision"], r["status"],
             EMPTY if math.isnan(r["max_relative_difference"]) else f"{r['max_relative_difference']:.1e}",
-            EMPTY if pd.isna(r["within_tolerance"]) else verdict[bool(r["within_tolerance"])], r["reason"] or EMPTY,
+            EMPTY if pd.isna(r["within_tolerance"]) else verdict[bool(r["within_tolerance"])],
+            shortened(r["reason"], REASON_CHARACTERS + 30) or EMPTY,
         )
         for r in frame.to_dict("records")
     )  # fmt: skip

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from papers.spreads import Spread
+
 DISPLAYS = "displays"
 EMPTY = "–"
 
@@ -82,21 +84,27 @@ def escape_latex(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)
 
 
-def format_number(value: float | None, significant: int = 4) -> str:
-    """A rounded number for readers (thousands separated by commas); EMPTY where there is none."""
+def format_number(value: float | None, significant: int = 4, like: float | None = None) -> str:
+    """A rounded number for readers (thousands separated by commas); EMPTY where there is none.
+
+    `like` is the number whose decimals it gets, in place of its own.
+    """
     if value is None or pd.isna(value):
         return EMPTY
-    return _fixed(value, _decimals(value, significant))
+    return _fixed(value, _decimals(value if like is None else like, significant))
 
 
-def format_spread(mean: float, deviation: float, significant: int = 4) -> str:
-    """`mean ± deviation` with the mean's decimals; the mean alone where there is no deviation."""
-    if pd.isna(mean):
+def format_spread(spread: Spread, significant: int = 4) -> str:
+    """`mean ± deviation`; the mean alone where the deviation is unknown.
+
+    Both have the mean's decimals, or those of the deviation where the mean is the smaller, as a difference may be.
+    """
+    if pd.isna(spread.mean):
         return EMPTY
-    if pd.isna(deviation):
-        return format_number(mean, significant)
-    decimals = _decimals(mean, significant)
-    return f"{_fixed(mean, decimals)} ± {_fixed(deviation, decimals)}"
+    if pd.isna(spread.deviation):
+        return format_number(spread.mean, significant)
+    decimals = _decimals(max(abs(spread.mean), spread.deviation), significant)
+    return f"{_fixed(spread.mean, decimals)} ± {_fixed(spread.deviation, decimals)}"
 
 
 def format_range(low: float, high: float) -> str:
@@ -119,7 +127,7 @@ def _fixed(value: float, decimals: int) -> str:
 
 def _markdown(display: Display) -> str:
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+        return "| " + " | ".join(_one_line(cell).replace("|", "\\|").replace("<", "\\<") for cell in cells) + " |"
 
     lines = [display.caption, ""] if display.caption else []
     lines += [line(display.headings), line(["---"] * len(display.headings))]
@@ -130,8 +138,13 @@ def _markdown(display: Display) -> str:
             cells += [cell.text, *[EMPTY] * (cell.columns - 1)] if isinstance(cell, Span) else [cell]
         lines.append(line(cells))
     if display.notes:
-        lines += ["", *[f"- {note}" for note in display.notes]]
+        lines += ["", *[f"- {_one_line(note)}".replace("<", "\\<") for note in display.notes]]
     return "\n".join([*lines, ""])
+
+
+def _one_line(text: str) -> str:
+    """A line feed inside a cell or a note would end the table or the list."""
+    return " ".join(text.split())
 
 
 def _latex(display: Display, label: str) -> str:
@@ -159,7 +172,7 @@ def _latex(display: Display, label: str) -> str:
         *body,
         r"\bottomrule",
         r"\end{tabular}" + ("}" if is_broad else ""),
-        *[rf"\par\raggedright {escape_latex(note)}" for note in display.notes],
+        *[rf"\par\raggedright {escape_latex(_one_line(note))}" for note in display.notes],
         r"\end{table*}",
     ]
     return "\n".join(lines) + "\n"
@@ -167,8 +180,8 @@ def _latex(display: Display, label: str) -> str:
 
 def _latex_cell(cell: str | Span) -> str:
     if isinstance(cell, Span):
-        return rf"\multicolumn{{{cell.columns}}}{{p{{0.36\linewidth}}}}{{{escape_latex(cell.text)}}}"
-    return escape_latex(cell)
+        return rf"\multicolumn{{{cell.columns}}}{{p{{0.36\linewidth}}}}{{{escape_latex(_one_line(cell.text))}}}"
+    return escape_latex(_one_line(cell))
 
 
 def _latex_heading(heading: str) -> str:

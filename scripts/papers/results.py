@@ -1,4 +1,7 @@
-"""What became of each (comparison, model, GPUs, framework): repeats together, the best layout, or why there is none."""
+"""What became of each (comparison, model, GPUs, framework): repeats together, the best layout, or why there is none.
+
+The times of a layout's repeats are averaged, and every rate follows from that mean, never from a mean of rates.
+"""
 
 from __future__ import annotations
 
@@ -11,43 +14,32 @@ from typing import Any
 import pandas as pd
 
 from metrics.flops import SECONDS_PER_DAY
-from metrics.spread import mean, sample_deviation
+from metrics.spread import mean
+from papers.endings import REASON_CHARACTERS, STATUS_TEXT, endings_text, status_text
+from papers.spreads import Spread, difference, following, scaled, spread_of
 from papers.study_data import StudyData
 
-STATUS_TEXT = {
-    "oom": "OOM",
-    "nan": "NaN loss",
-    "not_available": "not available",
-    "unsupported": "unsupported",
-    "missing": "missing",
-}
 # Most hopeful first: what one can still do something about.
 _STATUS_ORDER = ("missing", "not_available", "nan", "oom", "unsupported")
 
 # What a result is made of; turning all columns into Python objects takes most of the time otherwise.
 _COLUMNS = [
     "comparison", "scaling", "baseline_policy", "model", "num_parameters", "num_gpus", "framework", "status", "reason",
-    "kind", "layout", "cell_id", "repeat", "best_layout", "batch_time_s", "expected_training_time_s",
-    "percentage_of_peak_throughput", "tokens_per_s", "speedup", "parallel_efficiency", "baseline", "baseline_num_gpus",
-    "comparable", "device", "device_name", "peak_source", "precision", "activation_checkpointing", "global_batch_size",
-    "code_changed", "cuda_stand_in", "notes",
+    "kind", "layout", "cell_id", "repeat", "best_layout", "batch_time_s", "batch_time_std_s",
+    "expected_training_time_s", "percentage_of_peak_throughput", "model_flops_utilization_percent", "tokens_per_s",
+    "speedup", "speedup_spread", "parallel_efficiency", "parallel_efficiency_spread", "baseline", "baseline_num_gpus",
+    "comparable", "device", "device_name", "peak_source", "peak_num_cells", "precision", "activation_checkpointing",
+    "global_batch_size", "code_changed", "cuda_stand_in", "notes",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Mean over `n` repeats and their sample standard deviation (NaN for one); both NaN where nothing was measured."""
-
-    mean: float = math.nan
-    deviation: float = math.nan
-    n: int = 0
 
 
 @dataclass(frozen=True)
 class Result:
     """One framework at one point of one comparison, with its best layout. Empty numbers are NaN.
 
-    `text` says why there is no result (empty where there is one), `short_text` the same for a figure's slot.
+    `text` says why there is no result (empty where there is one), `shown_text` the same with reasons cut to what a
+    table has room for, `short_text` in a word or two for a figure's slot. `batch_time_std_s` is the deviation over the
+    ten batches within a run, the root mean square over the repeats.
     """
 
     comparison: str
@@ -59,12 +51,17 @@ class Result:
     framework: str
     status: str
     text: str = ""
+    shown_text: str = ""
     short_text: str = ""
     layout: str = ""
     num_layouts: int = 1
+    repeats: int = 0
+    repeats_planned: int = 1
     batch_time_s: Spread = field(default_factory=Spread)
+    batch_time_std_s: float = math.nan
     training_days: Spread = field(default_factory=Spread)
     percentage_of_peak: Spread = field(default_factory=Spread)
+    utilization_percent: Spread = field(default_factory=Spread)
     tokens_per_s: Spread = field(default_factory=Spread)
     speedup: Spread = field(default_factory=Spread)
     parallel_efficiency: Spread = field(default_factory=Spread)
@@ -76,14 +73,21 @@ class Result:
     device_name: str = ""
     device_key: str = ""  # its entry in config/hardware.yaml
     peak_source: str = ""
+    peak_num_cells: int | None = None
     precision: str = ""
     activation_checkpointing: str = ""
     global_batch_size: int = 0
     notes: tuple[str, ...] = ()
+    shown_notes: tuple[str, ...] = ()  # the same with reasons cut
 
     @property
     def is_measured(self) -> bool:
-        return self.status == "ok"
+        return self.status == "ok" and not self.text
+
+    @property
+    def repeats_text(self) -> str:
+        """`3`, or `2 of 3` where some of the repeats planned have no result."""
+        return counted_repeats(self.repeats, self.repeats_planned)
 
 
 def results_of(data: StudyData, scalings: Collection[str]) -> list[Result]:
@@ -93,7 +97,7 @@ def results_of(data: StudyData, scalings: Collection[str]) -> list[Result]:
     """
     groups: dict[tuple[str, str, int, str], list[dict[str, Any]]] = defaultdict(list)
     wanted = data.measurements[data.measurements["scaling"].isin(list(scalings))]
-    for row in wanted[_COLUMNS].to_dict("records"):
+    for row in wanted.reindex(columns=_COLUMNS).to_dict("records"):
         groups[row["comparison"], row["model"], row["num_gpus"], row["framework"]].append(row)
     results = [_result(rows) for rows in groups.values()]
     return sorted(results, key=lambda r: (r.comparison, r.num_parameters or 0, r.model, r.num_gpus, r.framework))
@@ -107,14 +111,9 @@ def grouped(results: Iterable[Result], key: Any) -> dict[Any, list[Result]]:
     return dict(groups)
 
 
-def status_text(row: Mapping[str, Any]) -> str:
-    """Why a row has no result, for a table: `OOM`, `unsupported: ...`, `missing: crash`, `needs 384 GPUs, ...`."""
-    status, kind, reason = row["status"], row["kind"], row["reason"]
-    if status == "missing":
-        return f"missing: {reason}" if kind == "too_large" else f"missing: {kind or reason or 'unknown'}"
-    if status in ("unsupported", "not_available") and reason:
-        return f"{STATUS_TEXT[status]}: {reason}"
-    return STATUS_TEXT[status]
+def counted_repeats(repeats: int, planned: int) -> str:
+    """Return `3`, or `2 of 3` where some of the repeats planned have no result."""
+    return str(repeats) if repeats == planned else f"{repeats} of {planned}"
 
 
 def is_true(value: Any) -> bool:
@@ -125,45 +124,111 @@ def is_true(value: Any) -> bool:
 def _result(rows: Sequence[dict[str, Any]]) -> Result:
     # Repeats in order and layouts by name: sums of floats must not depend on the order of the file either.
     rows = sorted(rows, key=lambda row: (row["layout"], row["cell_id"], row["repeat"]))
-    best = [row for row in rows if row["status"] == "ok" and is_true(row["best_layout"])]
-    one = (best or rows)[0]
+    measured = [row for row in rows if row["status"] == "ok"]
+    best = [row for row in measured if is_true(row["best_layout"])]
+    one = (best or measured or rows)[0]
+    repeats_planned = sum(row["cell_id"] == one["cell_id"] for row in rows)
     common = {
         "comparison": one["comparison"],
         "scaling": one["scaling"],
         "baseline_policy": one["baseline_policy"],
         "model": one["model"],
-        "num_parameters": None if pd.isna(one["num_parameters"]) else int(one["num_parameters"]),
+        "num_parameters": _whole(one["num_parameters"]),
         "num_gpus": int(one["num_gpus"]),
         "framework": one["framework"],
         "num_layouts": len({row["cell_id"] for row in rows}),
+        "repeats_planned": repeats_planned,
         "device": one["device"],
-        "device_name": " + ".join(sorted({row["device_name"] for row in best or rows if row["device_name"]})),
+        "device_name": " + ".join(_device_names(best or rows)),
         "device_key": _device_key(one["peak_source"]),
         "peak_source": one["peak_source"],
         "precision": one["precision"],
         "activation_checkpointing": one["activation_checkpointing"],
         "global_batch_size": int(one["global_batch_size"]),
     }
-    if not best:
+    if not measured:
         status = min((row["status"] for row in rows), key=_STATUS_ORDER.index)
-        texts = list(dict.fromkeys(status_text(row) for row in rows))
-        return Result(**common, status=status, text="; ".join(texts), short_text=_short_text(rows, status))
+        return Result(
+            **common,
+            status=status,
+            text=endings_text(rows),
+            shown_text=endings_text(rows, REASON_CHARACTERS),
+            short_text=_short_text(rows, status),
+        )
+    shown = best or [row for row in measured if row["cell_id"] == one["cell_id"]]
+    noted = {
+        "repeats": len(shown),
+        "comparable": all(is_true(row["comparable"]) for row in shown),
+        "cuda_stand_in": any(is_true(row["cuda_stand_in"]) for row in shown),
+        "notes": tuple(_notes(rows, shown)),
+        "shown_notes": tuple(_notes(rows, shown, REASON_CHARACTERS)),
+    }
+    if len(_device_names(shown)) > 1:
+        text = _two_kinds_text(shown)
+        return Result(**common, **noted, status="ok", text=text, shown_text=text, short_text="two devices")
     return Result(
         **common,
+        **noted,
         status="ok",
         layout=one["layout"],
-        batch_time_s=_spread(best, "batch_time_s"),
-        training_days=_spread(best, "expected_training_time_s", 1 / SECONDS_PER_DAY),
-        percentage_of_peak=_spread(best, "percentage_of_peak_throughput"),
-        tokens_per_s=_spread(best, "tokens_per_s"),
-        speedup=_spread(best, "speedup"),
-        parallel_efficiency=_spread(best, "parallel_efficiency"),
+        **_times_and_rates(shown),
         baseline=one["baseline"],
-        baseline_num_gpus=None if pd.isna(one["baseline_num_gpus"]) else int(one["baseline_num_gpus"]),
-        comparable=all(is_true(row["comparable"]) for row in best),
-        cuda_stand_in=any(is_true(row["cuda_stand_in"]) for row in best),
-        notes=tuple(_notes(rows, best)),
+        baseline_num_gpus=_whole(one["baseline_num_gpus"]),
+        peak_num_cells=_whole(one["peak_num_cells"]),
     )
+
+
+def _times_and_rates(repeats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what is measured of one layout: the mean time of its repeats, and what follows from that mean."""
+    time = spread_of([row["batch_time_s"] for row in repeats])
+    deviations = [row["batch_time_std_s"] for row in repeats]
+    one = repeats[0]
+    return {
+        "batch_time_s": time,
+        "batch_time_std_s": math.sqrt(mean([deviation**2 for deviation in deviations])),
+        # Days grow with the time, all others fall with it.
+        "training_days": scaled(_proportional(repeats, "expected_training_time_s", time), 1 / SECONDS_PER_DAY),
+        "percentage_of_peak": _inverse(repeats, "percentage_of_peak_throughput", time),
+        "utilization_percent": _inverse(repeats, "model_flops_utilization_percent", time),
+        "tokens_per_s": _inverse(repeats, "tokens_per_s", time),
+        # These two are of two layouts, and were derived from the mean times of both (metrics/scaling.py).
+        "speedup": _derived(one["speedup"], one["speedup_spread"], time.n),
+        "parallel_efficiency": _derived(one["parallel_efficiency"], one["parallel_efficiency_spread"], time.n),
+    }
+
+
+def _proportional(repeats: Sequence[Mapping[str, Any]], column: str, time: Spread) -> Spread:
+    per_second = [row[column] / row["batch_time_s"] for row in repeats if not pd.isna(row[column])]
+    return following(time, mean(per_second) * time.mean if per_second else math.nan)
+
+
+def _inverse(repeats: Sequence[Mapping[str, Any]], column: str, time: Spread) -> Spread:
+    work = [row[column] * row["batch_time_s"] for row in repeats if not pd.isna(row[column])]
+    return following(time, mean(work) / time.mean if work else math.nan)
+
+
+def _derived(value: float, deviation: float, n: int) -> Spread:
+    return Spread() if pd.isna(value) else Spread(value, deviation, n)
+
+
+def _whole(value: Any) -> int | None:
+    return None if pd.isna(value) else int(value)
+
+
+def _device_names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return sorted({row["device_name"] for row in rows if row["device_name"]})
+
+
+def _two_kinds_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the times by device kind: their mean would be the time of neither."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        times[row["device_name"]].append(row["batch_time_s"])
+    kinds = "; ".join(
+        f"{name or 'unknown'}: {', '.join(f'{seconds:.4g}' for seconds in of_kind)} s a batch"
+        for name, of_kind in sorted(times.items())
+    )
+    return f"not averaged: its repeats ran on {len(times)} device kinds ({kinds})"
 
 
 def _device_key(peak_source: str) -> str:
@@ -177,7 +242,9 @@ def _short_text(rows: Sequence[Mapping[str, Any]], status: str) -> str:
     return STATUS_TEXT[status]
 
 
-def _notes(rows: Sequence[Mapping[str, Any]], best: Sequence[Mapping[str, Any]]) -> list[str]:
+def _notes(
+    rows: Sequence[Mapping[str, Any]], best: Sequence[Mapping[str, Any]], reason_characters: int | None = None
+) -> list[str]:
     notes = [note for row in best for note in row["notes"].split("; ") if note]
     if any(is_true(row["code_changed"]) for row in best):
         notes.append("code changed since it was measured")
@@ -185,12 +252,27 @@ def _notes(rows: Sequence[Mapping[str, Any]], best: Sequence[Mapping[str, Any]])
     for row in rows:
         if row["status"] != "ok":
             what = f"repeat {row['repeat']}" if row["cell_id"] == layout else f"layout {row['layout']}"
-            notes.append(f"{what}: {status_text(row)}")
+            notes.append(f"{what}: {status_text(row, reason_characters)}")
+    notes += _near_layout_notes(rows, best)
     return list(dict.fromkeys(notes))
 
 
-def _spread(rows: Sequence[Mapping[str, Any]], column: str, factor: float = 1.0) -> Spread:
-    values = [row[column] * factor for row in rows if not pd.isna(row[column])]
-    if not values:
-        return Spread()
-    return Spread(mean(values), sample_deviation(values), len(values))
+def _near_layout_notes(rows: Sequence[Mapping[str, Any]], best: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a note on the next layout where the best one leads it by no more than the spread of their times."""
+    layouts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if row["status"] == "ok" and row["cell_id"] != best[0]["cell_id"] and is_true(row["comparable"]):
+            layouts[row["cell_id"]].append(row)
+    alike = [members for members in layouts.values() if len(_device_names(members)) == 1]
+    times = [(spread_of([row["batch_time_s"] for row in members]), members[0]["layout"]) for members in alike]
+    if not times:
+        return []
+    time, layout = min(times, key=lambda one: (one[0].mean, one[1]))
+    gain = difference(time, spread_of([row["batch_time_s"] for row in best]))
+    # With one repeat nothing is known of the spread, which the caption says.
+    if math.isnan(gain.deviation) or abs(gain.mean) > gain.deviation:
+        return []
+    return [
+        f"best layout within the spread: layout {layout} takes {time.mean:.4g} s a batch, "
+        f"{gain.mean:.2g} ± {gain.deviation:.2g} s more"
+    ]

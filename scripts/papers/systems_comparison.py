@@ -15,10 +15,12 @@ import pandas as pd
 
 from matrix.plan import SCALINGS
 from metrics.peaks import MEASURED
-from metrics.spread import mean
-from papers.captions import SCALING_TEXT, sentences, settings_text, spread_text, units_of
+from papers.axonn_displays import batch_time_text, layout_text
+from papers.captions import SCALING_TEXT, repeats_text, sentences, settings_text, units_of
+from papers.leads import marked, verdict
 from papers.rendering import DISPLAYS, EMPTY, Display, Span, format_number, format_spread
 from papers.results import Result, grouped, is_true, results_of
+from papers.spreads import Spread, difference, ratio
 from papers.study_data import StudyData, study_data
 from papers.systems_differences import SETTINGS, WORK, Side, different, different_code, different_devices
 
@@ -28,7 +30,7 @@ LIKE_FOR_LIKE = "yes, as far as recorded"
 
 _COLUMNS = [
     "comparison", "model", "num_gpus", "framework", "status", "best_layout", "repeat", "cell_id", "layout", "device",
-    "model_flops_utilization_percent", "threads_per_process", "git_commit", "code_changed", "versions",
+    "threads_per_process", "git_commit", "code_changed", "versions",
     *SETTINGS, *WORK,
 ]  # fmt: skip
 Point = tuple[str, str, int, str]  # comparison, model, number of GPUs, framework
@@ -38,11 +40,13 @@ Point = tuple[str, str, int, str]  # comparison, model, number of GPUs, framewor
 class Pair:
     """Another system's side against the first's: what differs besides the machine's name, and whether the work does.
 
-    `ratio` is tokens/s over the first's; NaN where a side has no result or the work differs.
+    `ratio` is tokens/s over the first's, from the mean times of both; empty where a side has no result or the work
+    differs. `lead` says whether the difference is more than its spread (papers/leads.py).
     """
 
     differences: tuple[str, ...]
-    ratio: float
+    ratio: Spread
+    lead: str
     is_measured: bool
 
     @property
@@ -119,9 +123,7 @@ def _sides(data: StudyData) -> dict[Point, Side]:
         # The order of the file decides nothing, not even the last digit of a mean.
         of_point = sorted(rows[point], key=lambda row: (row["layout"], row["cell_id"], row["repeat"]))
         best = [row for row in of_point if row["status"] == "ok" and is_true(row["best_layout"])]
-        known = [row["model_flops_utilization_percent"] for row in best]
-        known = [value for value in known if not pd.isna(value)]
-        sides[point] = Side(result, tuple(best or of_point), mean(known) if known else math.nan)
+        sides[point] = Side(result, tuple(best or of_point))
     return sides
 
 
@@ -129,17 +131,25 @@ def _pair(system: str, side: Side | None, first: str, first_side: Side | None) -
     if side is None or first_side is None:
         return None
     work = different(WORK, side, first_side)
-    measured = side.result.is_measured and first_side.result.is_measured
+    here, there = side.result, first_side.result
+    measured = here.is_measured and there.is_measured
     differences = [
         *different_devices(side, first_side),
         *different(SETTINGS, side, first_side),
         *work,
         *(different_code(system, side, first, first_side) if measured else []),
+        *(_doubted(system, here) + _doubted(first, there) if measured else []),
     ]
-    ratio = math.nan
-    if measured and not work:
-        ratio = side.result.tokens_per_s.mean / first_side.result.tokens_per_s.mean
-    return Pair(tuple(differences), ratio, measured)
+    if not measured or work:
+        return Pair(tuple(differences), Spread(), "", measured)
+    comparable = here.comparable and there.comparable
+    gain = difference(here.tokens_per_s, there.tokens_per_s)
+    lead = verdict(gain) if comparable else ""
+    return Pair(tuple(differences), ratio(here.tokens_per_s, there.tokens_per_s), lead, measured)
+
+
+def _doubted(system: str, result: Result) -> list[str]:
+    return [] if result.comparable else [f"not comparable on {system} itself (see its notes)"]
 
 
 def _csv_row(study: str, row: ComparedRow) -> dict[str, Any]:
@@ -159,7 +169,9 @@ def _csv_row(study: str, row: ComparedRow) -> dict[str, Any]:
         columns |= {f"{system}.{name}": value for name, value in _side_columns(side).items()}
     for system, pair in row.pairs.items():
         columns |= {
-            f"{system}.tokens_per_s_over_{systems[0]}": pair.ratio if pair else math.nan,
+            f"{system}.tokens_per_s_over_{systems[0]}": pair.ratio.mean if pair else math.nan,
+            f"{system}.tokens_per_s_over_{systems[0]}_spread": pair.ratio.deviation if pair else math.nan,
+            f"{system}.lead": pair.lead if pair else "",
             f"{system}.comparison_note": pair.note if pair else "",
         }
     return columns
@@ -173,13 +185,17 @@ def _side_columns(side: Side | None) -> dict[str, Any]:
         "device_name": result.device_name if result else "",
         "layout": result.layout if result else "",
         "num_layouts": str(result.num_layouts) if result else "",
-        "repeats": str(result.batch_time_s.n) if result and result.is_measured else "",
+        "repeats": str(result.repeats) if result and result.repeats else "",
+        "repeats_planned": str(result.repeats_planned) if result else "",
         "batch_time_s": result.batch_time_s.mean if result else math.nan,
         "batch_time_spread_s": result.batch_time_s.deviation if result else math.nan,
+        "batch_time_std_s": result.batch_time_std_s if result else math.nan,
         "tokens_per_s": result.tokens_per_s.mean if result else math.nan,
         "tokens_per_s_spread": result.tokens_per_s.deviation if result else math.nan,
-        "model_flops_utilization_percent": side.utilization_percent if side else math.nan,
+        "model_flops_utilization_percent": result.utilization_percent.mean if result else math.nan,
+        "model_flops_utilization_percent_spread": result.utilization_percent.deviation if result else math.nan,
         "percentage_of_peak_throughput": result.percentage_of_peak.mean if result else math.nan,
+        "percentage_of_peak_throughput_spread": result.percentage_of_peak.deviation if result else math.nan,
         "peak_source": result.peak_source if result else "",
         **{column: side.values(column) if side else "" for column in (*SETTINGS, *WORK, "git_commit")},
         "notes": "; ".join(result.notes) if result else "",
@@ -196,8 +212,9 @@ def _display(by_system: Mapping[str, StudyData], rows: Sequence[ComparedRow]) ->
     units = " or ".join(sorted({units_of(of_system) for of_system in results.values() if of_system}))
     common = _common_differences(rows)
     headings = (
-        "Model", units[0].upper() + units[1:], "Framework", "System", "Device", "Batch time (s)", "Tokens/s",
-        "Model FLOP/s utilization (%)", "Percent of peak", f"Tokens/s over {first}", "Like for like?", "Best layout",
+        "Model", units[0].upper() + units[1:], "Framework", "System", "Device", "Repeats", "Batch time (s)",
+        "Tokens/s", "Model FLOP/s utilization (%)", "Percent of peak", f"Tokens/s over {first}", "Like for like?",
+        "Best layout",
     )  # fmt: skip
     cells = []
     for row in rows:
@@ -220,10 +237,10 @@ def _display(by_system: Mapping[str, StudyData], rows: Sequence[ComparedRow]) ->
             for row in rows
             for system, side in row.sides.items()
             if side
-            for note in side.result.notes
+            for note in side.result.shown_notes
         ),
     ]
-    return Display(_caption(by_system, results, units), headings, tuple(cells), tuple(notes), wide=(10, 11), group=3)
+    return Display(_caption(by_system, results, units), headings, tuple(cells), tuple(notes), wide=(11, 12), group=3)
 
 
 def _cells(
@@ -234,17 +251,17 @@ def _cells(
         return (Span(NOT_PLANNED, width),)
     result = side.result
     if not result.is_measured:
-        return (Span(result.text + (f" ({pair.note})" if pair and pair.note else ""), width),)
-    layout = result.layout + (f" (best of {result.num_layouts})" if result.num_layouts > 1 else "")
+        return (Span(result.shown_text + (f" ({pair.note})" if pair and pair.note else ""), width),)
     return (
         result.device_name or EMPTY,
-        format_spread(result.batch_time_s.mean, result.batch_time_s.deviation),
-        format_spread(result.tokens_per_s.mean, result.tokens_per_s.deviation),
-        format_number(side.utilization_percent),
-        format_spread(result.percentage_of_peak.mean, result.percentage_of_peak.deviation),
-        format_number(1.0, 3) if is_first else format_number(pair.ratio if pair else None, 3),
+        result.repeats_text,
+        batch_time_text(result),
+        format_spread(result.tokens_per_s),
+        format_spread(result.utilization_percent),
+        format_spread(result.percentage_of_peak),
+        format_number(1.0, 3) if is_first else marked(format_spread(pair.ratio, 3), pair.lead) if pair else EMPTY,
         _comparability(pair, common),
-        layout,
+        layout_text(result),
     )
 
 
@@ -292,6 +309,7 @@ def _caption(by_system: Mapping[str, StudyData], results: Mapping[str, Sequence[
         settings_text(everything),
         "percent of peak: the paper's formula; model FLOP/s utilization counts no recomputation",
         "best layout: of each framework on each system by itself",
-        spread_text(everything),
+        repeats_text(everything),
+        "a ratio within the spread is no lead, and with one repeat the spread is not known",
     ]
     return sentences(parts)

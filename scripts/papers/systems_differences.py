@@ -37,13 +37,11 @@ _OF_THE_MACHINE = ("kernel",)  # among `versions`, and no part of what was run
 class Side:
     """What one system has at one point: the result its tables show, and the rows behind it, one for each repeat.
 
-    Where nothing was measured, the rows are all of the point. `utilization_percent` is the mean over repeats, NaN where
-    it is unknown.
+    Where nothing was measured, the rows are all of the point.
     """
 
     result: Result
     rows: tuple[Mapping[str, Any], ...]
-    utilization_percent: float
 
     def values(self, column: str) -> str:
         """What the rows hold, several joined by ` + `; empty where it is unknown."""

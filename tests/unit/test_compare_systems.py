@@ -85,7 +85,7 @@ def test_the_table_is_marked_as_one_of_two_systems() -> None:
     assert latex.isascii() and r"\caption{COMPARISON OF 2 SYSTEMS, a, b:" in latex
 
 
-def test_repeats_are_mean_and_spread_and_the_ratio_is_of_mean_rates() -> None:
+def test_repeats_are_mean_and_spread_and_the_ratio_is_of_mean_times() -> None:
     cell = make_cell()
     plan = [planned(cell, 1), planned(cell, 2)]
     outcomes = {one.key: ok(make_record(cell, one.repeat, t)) for one, t in zip(plan, (1.0, 3.0), strict=True)}
@@ -94,8 +94,12 @@ def test_repeats_are_mean_and_spread_and_the_ratio_is_of_mean_rates() -> None:
     assert (row["a.repeats"], row["b.repeats"]) == ("1", "2")
     assert row["b.batch_time_s"] == pytest.approx(2.0)
     assert row["b.batch_time_spread_s"] == pytest.approx(math.sqrt(2))
-    # (256/1 + 256/3) / 2 over 256/2
-    assert row["b.tokens_per_s_over_a"] == pytest.approx(4 / 3)
+    # 256 tokens in a mean of 2 s on both; the mean of the rates would be (256/1 + 256/3) / 2, a third more.
+    assert row["b.tokens_per_s"] == pytest.approx(128.0)
+    assert row["b.tokens_per_s_spread"] == pytest.approx(128 * math.sqrt(2) / 2)
+    assert row["b.tokens_per_s_over_a"] == pytest.approx(1.0)
+    # One repeat of a: its spread is not known, and so that of the ratio.
+    assert math.isnan(row["b.tokens_per_s_over_a_spread"]) and row["b.lead"] == "one repeat"
     assert "2.000 ± 1.414" in to_markdown(systems_comparison([measured_on("a", [cell], 2.0), repeated]))
 
 
@@ -191,7 +195,9 @@ def test_what_differs_in_every_row_is_said_once() -> None:
     frame = systems_comparison([measured_on("a", cells, **V100), measured_on("b", other, **A100)])
     text = to_markdown(frame)
     device = "device NVIDIA A100-SXM4-40GB, not Tesla V100-SXM2-16GB"
-    assert f"All rows of b with a result beside a's: not like for like: {device}." in text
+    # Two precisions in one comparison of b are not compared on b either.
+    doubted = "not comparable on b itself (see its notes)"
+    assert f"All rows of b with a result beside a's: not like for like: {device}; {doubted}." in text
     assert text.count(device) == 1
     assert "| not like for like: precision bf16, not fp32; see below |" in text
     assert [device in note for note in frame["b.comparison_note"]] == [True, True]
@@ -216,7 +222,7 @@ def test_what_has_no_result_is_in_its_place_with_the_reason() -> None:
     assert frame["num_gpus"].tolist() == [1, 2, 3, 4, 5]
     results = [
         "OOM",
-        "missing: crash",
+        "missing: crash: rank 1 died",
         "unsupported: no such split",
         "missing: needs 4 GPUs, this system (b) has 3",
         "not in its measurements.csv",

@@ -1,0 +1,73 @@
+"""Who is faster at one point of a comparison, by how much, and whether that is more than the spread of the repeats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from papers.results import Result
+from papers.spreads import Spread, difference, ratio, scaled
+
+AHEAD, BEHIND, WITHIN_SPREAD, ONE_REPEAT = "ahead", "behind", "within spread", "one repeat"
+# What stands beside a number that is no clear lead.
+LEAD_MARKS = {WITHIN_SPREAD: "within the spread", ONE_REPEAT: "one repeat"}
+
+
+@dataclass(frozen=True)
+class Lead:
+    """One result against another's: `speedup` is its rate over the other's, the savings are of the other's days.
+
+    Everything is empty where there is no other to compare with.
+    """
+
+    other: Result | None = None
+    speedup: Spread = field(default_factory=Spread)
+    days_saved: Spread = field(default_factory=Spread)
+    percent_saved: Spread = field(default_factory=Spread)
+
+    @property
+    def verdict(self) -> str:
+        """`ahead`, `behind`, `within spread`, `one repeat` (the spread is unknown), or empty."""
+        return verdict(self.days_saved)
+
+
+def lead_over_best_other(result: Result, point: Sequence[Result], among: Collection[str] | None = None) -> Lead:
+    """Return the result's lead over the fastest of the other frameworks at its point, of those in `among` if given.
+
+    Only what is comparable is set against each other.
+    """
+    others = [
+        r
+        for r in point
+        if r.framework != result.framework
+        and r.is_measured
+        and r.comparable
+        and (among is None or r.framework in among)
+    ]
+    if not (others and result.is_measured and result.comparable):
+        return Lead()
+    other = min(others, key=lambda r: (r.training_days.mean, r.framework))
+    share = ratio(result.training_days, other.training_days)
+    return Lead(
+        other,
+        speedup=ratio(other.training_days, result.training_days),
+        days_saved=difference(other.training_days, result.training_days),
+        percent_saved=Spread(100 * (1 - share.mean), scaled(share, 100).deviation, share.n),
+    )
+
+
+def verdict(gain: Spread) -> str:
+    """Return what a difference amounts to: it is a lead only where it is larger than its spread."""
+    if math.isnan(gain.mean):
+        return ""
+    if math.isnan(gain.deviation):
+        return ONE_REPEAT
+    if abs(gain.mean) <= gain.deviation:
+        return WITHIN_SPREAD
+    return AHEAD if gain.mean > 0 else BEHIND
+
+
+def marked(text: str, verdict_: str) -> str:
+    """Return the number with the reason why it is no clear lead, where there is one."""
+    return f"{text} ({LEAD_MARKS[verdict_]})" if verdict_ in LEAD_MARKS else text

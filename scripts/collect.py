@@ -1,7 +1,7 @@
 """Collect a study's records into measurements.csv: one row per comparison, cell and repeat, every metric with its unit.
 
-A damaged record is set aside, so that the next call measures its cell again; the exit status is then 1. One that cannot
-be read is left where it is.
+A damaged record is set aside, so that the next call measures its cell again; one that cannot be read is left where it
+is. The measurements of all others are written either way, and the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -33,20 +33,17 @@ def main() -> int:
         outcomes = read_outcomes(study, ROOT / "results")
         damaged = set_aside_damaged(study, outcomes, ROOT / "results")
         unreadable = unreadable_records(study, outcomes, ROOT / "results")
+        write_measurements(measurement_rows(study, outcomes, load_hardware(ROOT)), args.output)
         for path, reason in unreadable:
             print(f"{path.relative_to(ROOT)}: {reason}; it stays, look at its file system and rights", file=sys.stderr)
-        if damaged or unreadable:
-            for path, reason in damaged:
-                print(
-                    f"{path.relative_to(ROOT)}: {reason}; set aside, the next call measures the cell again",
-                    file=sys.stderr,
-                )
-            return 1
-        write_measurements(measurement_rows(study, outcomes, load_hardware(ROOT)), args.output)
+        for path, reason in damaged:
+            print(
+                f"{path.relative_to(ROOT)}: {reason}; set aside, the next call measures the cell again", file=sys.stderr
+            )
     except (ConfigError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
-    return 0
+    return 1 if damaged or unreadable else 0
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from atomic import write_json
-from corpus.verify import UnreadableTokens, check_tokens
+from corpus.verify import UnreadableTokens, check_corpus, check_tokens
 from launching import results
 from launching.child import adopt_orphans
 from launching.environment import free_port
@@ -84,6 +84,7 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
     system = load_system(args.system, ROOT)
     check_place(cell, system)
     tokens = verified_tokens(args.tokens)
+    check_corpus(tokens, cell.corpus, args.tokens)
 
     args.log.parent.mkdir(parents=True, exist_ok=True)
     write_json(

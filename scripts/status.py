@@ -162,11 +162,11 @@ def _row(study: Study, planned: PlannedCell, outcome: Outcome, job: SlurmJob | N
 
 
 def duration_s(outcome: Outcome) -> float | None:
-    """From the start of the launch to its end, from the record."""
+    """Return the time from the start of the launch to its end, from the record; None where a clock was set back."""
     if outcome.record is None:
         return None
     began, ended = (datetime.fromisoformat(outcome.record[key]) for key in ("started_at", "finished_at"))
-    return (ended - began).total_seconds()
+    return (ended - began).total_seconds() if ended >= began else None
 
 
 def print_table(rows: Sequence[Mapping[str, object]], file: IO[str]) -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pandas as pd
-
 from make_figures import write_figure
 from make_tables import write_table
 from matrix.plan import Study, study_folder, without_record
@@ -17,21 +15,22 @@ from matrix.studies import load_hardware
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
 from records.reading import read_outcomes
+from records.setting_aside import set_aside_damaged
 
 # A day into 1970.
 OLD_S = 86_400
 
 
-def study_measurements(study: Study, root: Path) -> pd.DataFrame:
-    """One row per (comparison, cell, repeat), missing ones included (metrics/columns.py)."""
-    return measurement_rows(study, read_outcomes(study, root / "results"), load_hardware(root))
-
-
 def write_study_outputs(study: Study, root: Path) -> Path:
-    """measurements.csv, tables and figures of all that finished; returns the study's folder."""
+    """Write measurements.csv, tables and figures of all that finished; return the study's folder.
+
+    Damaged records are set aside as in collect.py, so that the next call measures them with the cells that failed.
+    """
     folder = study_folder(root / "results", study)
     path = folder / "measurements.csv"
-    write_measurements(study_measurements(study, root), path)
+    outcomes = read_outcomes(study, root / "results")
+    set_aside_damaged(study, outcomes, root / "results")
+    write_measurements(measurement_rows(study, outcomes, load_hardware(root)), path)
     reference = root / "reference" / f"{study.reference}.csv" if study.reference else None
     for table in study.tables:
         write_table(path, study.paper, table, reference, folder / "tables")
@@ -44,7 +43,7 @@ def write_study_outputs(study: Study, root: Path) -> Path:
 
 
 def missing_cells(study: Study, root: Path) -> list[str]:
-    """A line for every cell that could run here and has no record: which, and why."""
+    """Return a line for every cell that could run here and has no record: which, and why."""
     outcomes = read_outcomes(study, root / "results")
     lines = []
     for planned in study.runnable():

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 DTYPE = "uint16"
 BYTES_PER_TOKEN = 2
+# What cells are trained on.
+TRAINING_SPLIT = "train"
 _READ_BYTES = 4 * 1024 * 1024
 _COMMAND = "scripts/tokenize_corpus.py"
 _REMEDY = f"delete both files and make them again with {_COMMAND}"
@@ -96,6 +99,17 @@ def check_tokens(json_path: Path) -> TokensInfo:
             f"{_REMEDY}"
         )
     return info
+
+
+def check_corpus(info: TokensInfo, corpus: Mapping[str, Any], json_path: Path) -> None:
+    """Raise ValueError where the tokens are not TRAINING_SPLIT's of `corpus` (as in a cell's identity)."""
+    found = {**info.identity, "split": info.split}
+    for key, wanted in {**corpus, "split": TRAINING_SPLIT}.items():
+        if found.get(key) != wanted:
+            raise ValueError(
+                f"{json_path} is another corpus's: it holds tokens of {key} {found.get(key)}, and the cell's is "
+                f"{wanted}; move it and {tokens_path(json_path).name} away, and the next call makes them anew"
+            )
 
 
 def open_tokens(json_path: Path) -> "numpy.memmap[Any, Any]":

@@ -6,6 +6,7 @@ value and a cell id such as 123456789012 or 1e5000000000 into a number.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,6 +204,8 @@ _CIRCUMSTANCES = [
 COLUMNS: tuple[Column, ...] = (*_WHERE, *_SETTINGS, *_METRICS, *_CIRCUMSTANCES)
 REQUIRED = ("study", "comparison", "framework", "model", "num_gpus", "status", "cell_id")
 
+# A carriage return ends a row for readers of CSV, no file holds a lone surrogate, and many programs stop at a NUL.
+_UNWRITABLE = re.compile("[\r\0\ud800-\udfff]")
 _TRUTH = {"True": True, "true": True, "False": False, "false": False}
 
 
@@ -260,10 +263,17 @@ def columns_frame() -> pd.DataFrame:
     return pd.DataFrame([vars(column) for column in COLUMNS], columns=["name", "type", "unit", "meaning"])
 
 
+def _writable(text: str) -> str:
+    """Return the text in a form that takes no other row with it: a reason may hold whatever a program printed."""
+    if not _UNWRITABLE.search(text):
+        return text
+    return re.sub("\r\n?", "\n", text).replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+
+
 def _typed(values: list[Any], type_: str) -> pd.Series:
     empty = (None, "")
     if type_ == TEXT:
-        return pd.Series(["" if value is None else str(value) for value in values], dtype="str")
+        return pd.Series(["" if value is None else _writable(str(value)) for value in values], dtype="str")
     if type_ == INTEGER:
         return pd.Series([None if value in empty else int(value) for value in values], dtype="Int64")
     if type_ == NUMBER:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -65,10 +66,18 @@ def _row(study: Study, planned: PlannedCell, cell_id: str, outcome: Outcome | No
     # A record that cannot be measured is no result: shown, never counted. Its schema was checked when it was read, but
     # values that no run leaves (a stamp of 1e308) still break arithmetic, and must not take the other rows with them.
     try:
-        row |= _recorded_columns(study, planned, outcome, record, hardware, row)
-    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+        row |= _finite(_recorded_columns(study, planned, outcome, record, hardware, row))
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         row |= {"status": "missing", "kind": "corrupt_record", "reason": f"the record cannot be measured: {error}"}
     return row
+
+
+def _finite(columns: Row) -> Row:
+    """Return the columns; raise ValueError for a number that no measurement can give."""
+    for name, value in columns.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{name} would be {value}")
+    return columns
 
 
 def _recorded_columns(
@@ -175,7 +184,9 @@ def _loss_columns(record: Mapping[str, Any], row: Row) -> Row:
     except ValueError as error:
         # Cells that did not end ok need not hold losses at all.
         return {"notes": [*row["notes"], str(error)]} if record["status"] == "ok" else {}
-    return {"losses": losses_to_text(losses), "final_loss": losses[-1]} if losses else {}
+    if not losses:
+        return {}
+    return {"losses": losses_to_text(losses), "final_loss": losses[-1] if math.isfinite(losses[-1]) else None}
 
 
 def _metric_columns(record: Mapping[str, Any], cell: Cell, hardware: Mapping[str, Any], row: Row) -> Row:
@@ -224,7 +235,8 @@ def _metric_columns(record: Mapping[str, Any], cell: Cell, hardware: Mapping[str
 
 def _reported_columns(record: Mapping[str, Any], samples_per_s: float, flops_per_s_per_gpu: float | None) -> Row:
     """What the framework says of its own speed, beside ours; its window and its count of FLOPs are its own."""
-    reported = record.get("reported_by_framework", {})
+    # What a framework reports may be nonsense (a time of zero, say), which is no speed.
+    reported = {name: speed for name, speed in record.get("reported_by_framework", {}).items() if speed > 0}
     samples, tflops = reported.get("samples_per_s"), reported.get("tflops_per_gpu")
     disagreement = None
     if samples is not None:

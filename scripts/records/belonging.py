@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from corpus.verify import TRAINING_SPLIT
 from launching.placement import ranks_by_node
 from matrix.cells import Cell
 
-# The token file that cells are trained on (matrix/plan.py, index_cells).
-SPLIT = "train"
 # Statuses under which every rank ran to its end.
 COMPLETE = ("ok", "nan")
 
@@ -23,7 +22,7 @@ def misplacements(record: Mapping[str, Any], cell: Cell, system: str) -> Iterato
         ("model", record["model_name"], cell.model.name),
         ("number of nodes", launch["num_nodes"], cell.num_nodes),
         ("number of host names", len(launch["hosts"]), cell.num_nodes),
-        ("split of the corpus", tokens["split"], SPLIT),
+        ("split of the corpus", tokens["split"], TRAINING_SPLIT),
         # What an older record does not hold costs it nothing.
         *(
             (f"{key} of the corpus", tokens.get(key), cell.corpus.get(key))

@@ -21,7 +21,7 @@ from records.plausible import problem_of, writable
 
 
 def read_outcomes(study: Study, results: Path, scripts: Path = SCRIPTS) -> dict[tuple[str, int], Outcome]:
-    """(cell id, repeat) -> outcome, for every planned cell of the study."""
+    """Return the outcome of every planned cell of the study, by (cell id, repeat)."""
     outcomes: dict[tuple[str, int], Outcome] = {}
     for planned in study.planned:
         if planned.key not in outcomes:

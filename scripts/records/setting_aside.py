@@ -15,25 +15,28 @@ Outcomes = Mapping[tuple[str, int], Outcome]
 
 
 def set_aside_damaged(study: Study, outcomes: Outcomes, results: Path) -> list[tuple[Path, str]]:
-    """Set aside every record that cannot be trusted and keep the reason beside it; returns (path, reason) of each."""
+    """Set aside every record that cannot be trusted and keep the reason beside it; return (path, reason) of each.
+
+    One that was set aside before and has not been measured again is no longer there, and not among them.
+    """
     damaged = []
     for path, outcome in _chosen(study, outcomes, results, lambda o: o.kind == "corrupt_record"):
         if path.exists():
             _rename(path, "damaged")
-        failure = Failure("corrupt_record", outcome.reason, None, (), now(), socket.gethostname(), None)
-        write_failure(path.parent, failure)
-        damaged.append((path, outcome.reason))
+            failure = Failure("corrupt_record", outcome.reason, None, (), now(), socket.gethostname(), None)
+            write_failure(path.parent, failure)
+            damaged.append((path, outcome.reason))
     return damaged
 
 
 def unreadable_records(study: Study, outcomes: Outcomes, results: Path) -> list[tuple[Path, str]]:
-    """(path, reason) of every record that is there and could not be read: perhaps a good one, so it stays."""
+    """Return (path, reason) of every record that is there and could not be read: perhaps a good one, so it stays."""
     chosen = _chosen(study, outcomes, results, lambda o: o.kind == "unreadable_record")
     return [(path, outcome.reason) for path, outcome in chosen]
 
 
 def forget(study: Study, outcomes: Outcomes, results: Path, wanted: Callable[[Outcome], bool]) -> list[Path]:
-    """Set aside the records of the outcomes that `wanted` picks; returns where they were."""
+    """Set aside the records of the outcomes that `wanted` picks; return where they were."""
     chosen = [path for path, _ in _chosen(study, outcomes, results, lambda o: o.record is not None and wanted(o))]
     for path in chosen:
         _rename(path, "forgotten")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
+import whole_bytecode  # noqa: F401  (first of the project's modules, for what its import does)
 from make_tables import write_frame
 from matrix.config import read_yaml
 from matrix.errors import ConfigError, nearest

@@ -9,6 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import whole_bytecode  # noqa: F401  (first of the project's modules, for what its import does)
 from matrix.config import read_config
 from matrix.studies import load_study
 from records.reading import read_outcomes

@@ -1,5 +1,7 @@
 """Make a virtual environment from a requirements file and note its interpreter; all progress goes to the terminal.
 
+The interpreter's path is noted relative to the project where it lies in it, so that a moved checkout finds it again.
+
 Where `envs/<name>.sh` lies beside `envs/<name>.txt` it is run after pip, with the environment's `bin` first on PATH: a
 recipe for what pip cannot install as it was released.
 
@@ -18,8 +20,11 @@ import venv
 from pathlib import Path
 
 from atomic import replace_when_complete
+from installation.bytecode import remove_damaged
+from installation.pip_words import failure_words, tells_of_pip
 from launching.child import die_with_parent
 
+ROOT = Path(__file__).resolve().parents[1]
 FINISHED = "installed"  # a file in an environment that was made to its end
 
 
@@ -38,7 +43,8 @@ def main() -> int:
     args.folder.parent.mkdir(parents=True, exist_ok=True)
     with args.folder.with_suffix(".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        folder = args.folder.resolve()
+        # Not resolve(): an environments/ that is a link belongs to this project all the same.
+        folder = args.folder.absolute()
         python = folder / "bin" / "python"
         if (folder / FINISHED).is_file() and python.is_file():
             print(f"{args.requirements}: installed already, in {args.folder}", file=sys.stderr)
@@ -47,26 +53,37 @@ def main() -> int:
             try:
                 make_venv(folder, args.requirements, lock.fileno())
             except NotInstalled as error:
-                print(f"{args.requirements}: could not be installed ({error})", file=sys.stderr)
+                print(error, file=sys.stderr)
                 return 1
             tell_of_others(folder, args.requirements)
         with replace_when_complete(args.output, "w") as file:
-            file.write(f"{python}\n")
+            file.write(f"{python.relative_to(ROOT) if python.is_relative_to(ROOT) else python}\n")
     return 0
 
 
 def make_venv(folder: Path, requirements: Path, lock: int) -> None:
-    """A new environment in `folder` with what the file asks for, in place of one that was not finished.
+    """Make a new environment in `folder` with what the file asks for, in place of one that was not finished.
 
     lock: the descriptor of the lock on `folder`. Raises NotInstalled.
     """
-    venv.create(folder, clear=True, with_pip=True)
+    try:
+        venv.create(folder, clear=True, with_pip=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise NotInstalled(f"{requirements}: could not be installed (no virtual environment: {error})") from error
     python = folder / "bin" / "python"
-    run("pip", [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-r", str(requirements)], lock)
+    install = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-r", str(requirements)]
+    code, output = run(install, lock)
+    if code:
+        raise NotInstalled(failure_words(output, [str(requirements)]))
     recipe = requirements.with_suffix(".sh")
     if recipe.is_file():
         search = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
-        run(recipe.name, ["bash", str(recipe)], lock, PATH=search)
+        code, output = run(["bash", str(recipe)], lock, PATH=search)
+        if code and tells_of_pip(output):
+            raise NotInstalled(failure_words(output, [str(recipe)]))
+        if code:
+            raise NotInstalled(f"{requirements}: could not be installed ({recipe.name} ended with {code})")
+    remove_damaged([folder])
     (folder / FINISHED).touch()
 
 
@@ -81,22 +98,30 @@ def tell_of_others(folder: Path, requirements: Path) -> None:
         )
 
 
-def run(name: str, command: list[str], lock: int, **variables: str) -> None:
-    """Run a step that dies with this process; raises NotInstalled where it fails.
+def run(command: list[str], lock: int, **variables: str) -> tuple[int, str]:
+    """Run a step that dies with this process, pass on what it prints, and return its exit code and that output.
 
     What the step starts outlives it when it is killed, and may still write into the folder. It inherits the lock, so
     that a successor waits for it.
     """
     parent = os.getpid()
-    done = subprocess.run(
+    printed = []
+    with subprocess.Popen(
         command,
-        stdout=sys.stderr,  # where progress belongs: Snakemake shows it and the rule keeps it
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
         env=os.environ | variables,
         pass_fds=(lock,),
         preexec_fn=lambda: die_with_parent(parent),
-    )
-    if done.returncode:
-        raise NotInstalled(f"{name} ended with {done.returncode}")
+    ) as step:
+        assert step.stdout, "it is a pipe"
+        for line in step.stdout:
+            printed.append(line)
+            # Where progress belongs: Snakemake shows it and the rule keeps it.
+            print(line, end="", file=sys.stderr, flush=True)
+    return step.returncode, "".join(printed)
 
 
 if __name__ == "__main__":

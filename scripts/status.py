@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
+import whole_bytecode  # noqa: F401  (first of the project's modules, for what its import does)
 from atomic import replace_when_complete
 from matrix.config import read_config
 from matrix.errors import ConfigError, nearest

@@ -72,4 +72,4 @@ def framework_python(name: str) -> str:
     if done.returncode:
         # Not a skip: what a missing environment disables must not pass for green.
         pytest.fail(f"envs/{name}.txt could not be installed:\n" + "\n".join(done.stdout.splitlines()[-30:]))
-    return (ROOT / f"{folder}.txt").read_text().strip()
+    return str(ROOT / (ROOT / f"{folder}.txt").read_text().strip())

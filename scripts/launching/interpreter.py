@@ -58,7 +58,8 @@ def _interpreter(environment: str, source: EnvironmentSource, root: Path) -> lis
         return ["apptainer", "exec", *source.arguments, source.image, source.python]
     note = root / str(interpreter_file(environment, source))
     try:
-        python = note.read_text(encoding="utf-8").strip()
+        # Relative to the project, if it lies in it; joined to an absolute path the root has no say.
+        python = str(root / note.read_text(encoding="utf-8").strip())
     except OSError:
         raise ConfigError(
             f"{note.relative_to(root)} is missing: the environment {environment} is not made yet"

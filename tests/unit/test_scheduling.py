@@ -242,6 +242,10 @@ def test_training_runs_in_its_environment(tmp_path: Path) -> None:
     note = tmp_path / "environments/venv-deepspeed.txt"
     note.write_text(f"{sys.executable}\n")
     assert training_command(plain, "deepspeed", script, tmp_path) == [sys.executable, *script]
+    # Relative to the project: it may be moved.
+    (tmp_path / "environments/python").symlink_to(sys.executable)
+    note.write_text("environments/python\n")
+    assert training_command(plain, "deepspeed", script, tmp_path) == [str(tmp_path / "environments/python"), *script]
     note.write_text(str(tmp_path / "gone"))
     with pytest.raises(ConfigError, match="is gone; delete this file"):
         training_command(plain, "deepspeed", script, tmp_path)

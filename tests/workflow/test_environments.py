@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import IO
 
 import psutil
@@ -32,8 +31,9 @@ def test_a_framework_runs_under_a_venv_of_its_own(fresh_project: Project) -> Non
     run = fresh_project.snakemake("tiny")
     assert run.returncode == 0, run.output
     assert "Successfully installed numpy-2.4.6" in run.output
-    python = Path((fresh_project.root / "environments/venv-nothing.txt").read_text().strip())
-    assert python.is_relative_to(fresh_project.root / "environments")
+    noted = (fresh_project.root / "environments/venv-nothing.txt").read_text().strip()
+    assert noted.startswith("environments/venv-nothing/")  # the project may be moved
+    python = fresh_project.root / noted
     assert not list(python.parents[1].glob("lib/python*/site-packages/torch"))
     path = fresh_project.record("nothing")
     record = json.loads(path.read_text())
@@ -69,7 +69,8 @@ def test_an_environment_that_cannot_be_made_leaves_the_others(fresh_project: Pro
     write_framework(fresh_project, "no-such-distribution-of-ours==1\n")
     run = fresh_project.snakemake("tiny")
     assert run.returncode != 0
-    assert "envs/nothing.txt: could not be installed" in run.output
+    assert "envs/nothing.txt could not be installed: " in run.output
+    assert "no-such-distribution-of-ours==1" in run.output.split("could not be installed: ")[1]
     assert json.loads(fresh_project.record("torch_plain").read_text())["status"] == "ok"
     assert not (fresh_project.root / "environments/venv-nothing.txt").exists()
     table = fresh_project.table("strong_scaling")
@@ -92,7 +93,10 @@ def test_a_recipe_is_run_in_the_new_environment(fresh_project: Project) -> None:
     assert "building" in made.output
     folder = fresh_project.root / "environments/venv-empty"
     assert (fresh_project.root / "prefix.txt").read_text().strip() == str(folder)
-    assert folder.with_suffix(".txt").read_text().strip() == str(folder / "bin/python")
+    noted = folder.with_suffix(".txt").read_text().strip()
+    assert noted == "environments/venv-empty/bin/python"
+    moved = fresh_project.root.rename(fresh_project.root.with_name("moved"))
+    subprocess.run([moved / noted, "-c", "import pip"], check=True)
 
 
 def test_a_recipe_that_fails_leaves_no_interpreter(fresh_project: Project) -> None:

@@ -11,6 +11,7 @@ from snakemake.logging import logger
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
 
+import whole_bytecode
 from launching.environment import put_python_on_path
 from launching.interpreter import interpreter_file
 from launching.run_lock import note_owner

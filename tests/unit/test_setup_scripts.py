@@ -1,0 +1,367 @@
+"""What ./run and ./test do before anything starts: which Python, what is installed, what a full disk left behind.
+
+The Python here is a double: its venv and pip only note that they were called, its Snakemake prints its arguments, and
+everything else is done by the real one.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import py_compile
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from installation.bytecode import remove_damaged
+from installation.pip_words import failure_words
+from installation.wholeness import damaged_packages
+
+ROOT = Path(__file__).resolve().parents[2]
+DOUBLE = """#!/usr/bin/env bash
+case "$*" in
+    "-m venv --clear .venv")
+        echo made >>venvs
+        rm -rf .venv; mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+    "-I -c import pip") exit 0 ;;
+    "-m pip install"*)
+        echo "$*" >>pip-calls
+        cat pip-says 2>/dev/null
+        if [ -e pip-fails ]; then exit 1; fi ;;
+    "-I scripts/installation/wholeness.py") if [ -e damaged ]; then cat damaged; exit 1; fi ;;
+    *stale_lock.py) exit 1 ;;
+    "-m snakemake"*) shift 2; echo "snakemake: $*" ;;
+    *) exec REAL "$@" ;;
+esac
+"""
+
+
+class Checkout:
+    """A folder with what ./run needs to begin, and a double of Python in `python`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.python = root.parent / "python double"
+        write_program(self.python, DOUBLE.replace("REAL", sys.executable))
+        (root / "envs").mkdir(parents=True)
+        shutil.copy(ROOT / "run", root / "run")
+        shutil.copy(ROOT / "envs/setup.sh", root / "envs")
+        (root / "envs/torch.txt").write_text("torch==2.13.0\n")
+        (root / "envs/workflow.txt").write_text("-r torch.txt\nsnakemake==9.27.1\n")
+        shutil.copytree(
+            ROOT / "scripts/installation",
+            root / "scripts/installation",
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+
+    def run(self, *arguments: str, python: str | None = "", **options: object) -> subprocess.CompletedProcess[str]:
+        """Call ./run; python: the value of PYTHON ("": the double's path; None: not set, and the double is on PATH)."""
+        variables = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "PYTHONPATH")}
+        if python is None:
+            folder = self.root.parent / "bin"
+            folder.mkdir(exist_ok=True)
+            shutil.copy(self.python, folder / "python3")
+            variables["PATH"] = f"{folder}{os.pathsep}{variables['PATH']}"
+        else:
+            variables["PYTHON"] = python or str(self.python)
+        command = [str(self.root / "run"), *arguments]
+        return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, **options)  # type: ignore[call-overload]
+
+    def calls(self, name: str) -> int:
+        path = self.root / name
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def files(self) -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in sorted(self.root.rglob("*")) if path.is_file()}
+
+
+def write_program(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path / "a folder with spaces")
+
+
+# --- installing
+
+
+def test_a_first_call_installs_and_a_second_does_not(checkout: Checkout) -> None:
+    for _ in range(2):
+        done = checkout.run("-n", "demo")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "snakemake: --profile profiles/local -n demo\n"
+    assert (checkout.calls("venvs"), checkout.calls("pip-calls")) == (1, 1)
+    (checkout.root / "envs/torch.txt").write_text("torch==2.14.0\n")
+    assert checkout.run().returncode == 0
+    assert (checkout.calls("venvs"), checkout.calls("pip-calls")) == (1, 2)
+
+
+def test_without_python_named_the_first_on_path_is_taken(checkout: Checkout) -> None:
+    done = checkout.run("-n", python=None)
+    assert done.returncode == 0, done.stderr
+    assert "snakemake: --profile profiles/local -n" in done.stdout
+    assert checkout.calls("venvs") == 1
+
+
+def test_a_failed_installation_is_explained_and_the_next_call_works(checkout: Checkout) -> None:
+    (checkout.root / "pip-says").write_text(UNREACHABLE)
+    (checkout.root / "pip-fails").touch()
+    done = checkout.run("-n")
+    assert done.returncode == 1
+    assert not done.stdout
+    last = done.stderr.splitlines()[-1]
+    assert "envs/torch.txt and envs/workflow.txt could not be installed: the package index could not be reached" in last
+    assert "torch==2.13.0" in last and "HTTPS_PROXY" in last and "PIP_INDEX_URL" in last and "PIP_FIND_LINKS" in last
+    assert UNREACHABLE.splitlines()[-1] in done.stderr  # pip's own words are not hidden
+    (checkout.root / "pip-says").unlink()
+    (checkout.root / "pip-fails").unlink()
+    done = checkout.run("-n")
+    assert done.returncode == 0, done.stderr
+    assert "snakemake:" in done.stdout
+    assert checkout.calls("venvs") == 1
+
+
+def test_an_installation_that_was_cut_short_is_begun_anew(checkout: Checkout) -> None:
+    """Even where an earlier one was complete: pip would take half a package for an installed one."""
+    assert checkout.run("-n").returncode == 0
+    (checkout.root / ".venv/unfinished").touch()  # as ./test leaves it that was killed
+    assert checkout.run("-n").returncode == 0
+    assert (checkout.calls("venvs"), checkout.calls("pip-calls")) == (1, 2)
+    assert not (checkout.root / ".venv/unfinished").exists()
+    (checkout.root / ".venv/unfinished").touch()
+    (checkout.root / "damaged").write_text("torch: pip did not finish it\nnumpy: pip did not finish it\n")
+    done = checkout.run("-n")
+    assert done.returncode == 0, done.stderr
+    assert "cut short, so .venv is made anew (torch: pip did not finish it)" in done.stderr
+    assert (checkout.calls("venvs"), checkout.calls("pip-calls")) == (2, 3)
+
+
+def test_no_stamp_is_written_when_pip_fails_behind_an_older_one(checkout: Checkout) -> None:
+    assert checkout.run("-n").returncode == 0
+    stamp = (checkout.root / ".venv/installed-workflow").read_text()
+    (checkout.root / "envs/workflow.txt").write_text("snakemake==10.0\n")
+    (checkout.root / "pip-fails").touch()
+    assert checkout.run("-n").returncode == 1
+    assert (checkout.root / ".venv/installed-workflow").read_text() == stamp
+
+
+def test_a_python_that_is_gone_is_replaced(checkout: Checkout) -> None:
+    assert checkout.run("-n").returncode == 0
+    (checkout.root / ".venv/bin/python").unlink()
+    (checkout.root / ".venv/bin/python").symlink_to(checkout.root / "no longer there")
+    done = checkout.run("-n")
+    assert done.returncode == 0, done.stderr
+    assert checkout.calls("venvs") == 2
+
+
+def test_a_moved_checkout_starts(checkout: Checkout) -> None:
+    """No script in .venv/bin is called: its first line names the folder that it was made in."""
+    assert checkout.run("-n").returncode == 0
+    write_program(checkout.root / ".venv/bin/snakemake", f"#!{checkout.root}/.venv/bin/python\n")
+    moved = Checkout.__new__(Checkout)
+    moved.root, moved.python = checkout.root.rename(checkout.root.with_name("elsewhere")), checkout.python
+    done = moved.run("-n")
+    assert done.returncode == 0, done.stderr
+    assert "snakemake: --profile profiles/local -n" in done.stdout
+    assert (moved.calls("venvs"), moved.calls("pip-calls")) == (1, 1)
+
+
+# --- PYTHON=
+
+OLD = '#!/bin/sh\ncase "$2" in *print*) echo 3.9.18;; *) exit 1;; esac\n'
+ANCIENT = '#!/bin/sh\ncase "$2" in *print*) echo 2.7.18;; *) exit 1;; esac\n'
+NO_VENV = f'#!/bin/sh\ncase "$2" in *"import venv"*) exit 1;; esac\nexec {sys.executable} "$@"\n'
+NO_PYTHON = "#!/bin/sh\necho hello\n"
+OTHER = f'#!/bin/sh\ncase "$2" in *base_prefix*) echo /another/python;; *) exec {sys.executable} "$@";; esac\n'
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (None, "there is no such program"),
+        (NO_PYTHON, "is no Python that can be started"),
+        (OLD, "is Python 3.9.18, and 3.11 or newer is needed"),
+        (ANCIENT, "is Python 2.7.18, and 3.11 or newer is needed"),
+        (NO_VENV, "has no module venv or ensurepip"),
+    ],
+)
+@pytest.mark.parametrize("installed", [False, True])
+def test_a_python_that_cannot_be_used_is_refused(
+    checkout: Checkout, program: str | None, message: str, installed: bool
+) -> None:
+    if installed:
+        assert checkout.run("-n").returncode == 0
+    named = checkout.root.parent / "named python"
+    if program:
+        write_program(named, program)
+    before = checkout.files()
+    done = checkout.run("-n", python=str(named))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith(f"PYTHON={named}") and message in done.stderr
+    assert not done.stdout
+    assert checkout.files() == before
+
+
+def test_a_python_other_than_that_of_the_environment_is_refused(checkout: Checkout) -> None:
+    assert checkout.run("-n").returncode == 0
+    before = checkout.files()
+    named = write_program(checkout.root.parent / "other", OTHER)
+    done = checkout.run("-n", python=str(named))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and "in /another/python, but .venv was made with Python" in done.stderr
+    assert "delete the folder .venv" in done.stderr
+    assert checkout.files() == before
+    assert checkout.run("-n", python=sys.executable).returncode == 0  # the same one, by another name
+
+
+def test_a_relative_python_starts_where_the_call_does(checkout: Checkout, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    write_program(tmp_path / "sub" / "py", checkout.python.read_text())
+    done = checkout.run("-n", python="sub/py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert checkout.calls("venvs") == 1
+    assert checkout.run("-n", python="", cwd=tmp_path).returncode == 0
+
+
+def test_both_commands_look_at_python_first() -> None:
+    for name in ("run", "test"):
+        lines = (ROOT / name).read_text().splitlines()
+        assert lines.index("check_python") < next(i for i, line in enumerate(lines) if line.startswith("install_"))
+        assert not [line for line in lines if line.startswith(("snakemake", "pytest", "pip", "exec snakemake"))]
+
+
+# --- bytecode
+
+
+def test_whatever_is_left_of_compiled_modules_can_be_imported(tmp_path: Path) -> None:
+    source = tmp_path / "module.py"
+    source.write_text("def f(x):\n    return [x, 'text', 1.5]\n")
+    compiled = Path(py_compile.compile(str(source), doraise=True))
+    whole = compiled.read_bytes()
+    failed = 0
+    for length in range(len(whole)):
+        compiled.write_bytes(whole[:length])
+        try:
+            importlib.machinery.SourceFileLoader("module", str(source)).get_code("module")
+        except EOFError:
+            failed += 1
+        compiled.write_bytes(whole[:length])
+        remove_damaged([tmp_path])
+        importlib.machinery.SourceFileLoader("module", str(source)).get_code("module")
+    assert failed > len(whole) / 2  # without it they could not
+    compiled.write_bytes(whole)
+    assert remove_damaged([tmp_path]) == [] and compiled.read_bytes() == whole
+    compiled.write_bytes(whole[:16] + bytes(len(whole) - 16))  # a power cut leaves zeros
+    assert remove_damaged([tmp_path]) == [compiled] and not compiled.exists()
+    compiled.write_bytes(whole[:40])
+    foreign = compiled.with_name("module.cpython-27.pyc")
+    foreign.write_bytes(whole[:40])
+    assert remove_damaged([tmp_path]) == [compiled] and foreign.exists()  # another Python's is that one's to judge
+
+
+def test_programs_that_people_call_recover_from_cut_bytecode(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "scripts/status.py", "--help"], cwd=tmp_path, env=variables, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        compiled = [path for path in tmp_path.rglob("*.pyc") if path.parents[1].name != "installation"]
+        assert len(compiled) > 10
+        for path in compiled:
+            if not path.name.startswith("whole_bytecode."):
+                path.write_bytes(path.read_bytes()[:100])
+    for name in ("make_report.py", "compare_systems.py"):
+        text = (ROOT / "scripts" / name).read_text()
+        assert text.index("import whole_bytecode") < text.index("from matrix")
+
+
+def test_run_removes_cut_bytecode(checkout: Checkout) -> None:
+    (checkout.root / "scripts/module.py").write_text("x = 1\n")
+    compiled = Path(py_compile.compile(str(checkout.root / "scripts/module.py"), doraise=True))
+    compiled.write_bytes(compiled.read_bytes()[:40])
+    done = checkout.run("-n")
+    assert done.returncode == 0 and "was cut short" in done.stderr
+    assert not compiled.exists()
+
+
+# --- packages that are not whole
+
+
+def install(folder: Path, name: str) -> Path:
+    """Lay down a package as pip does: a module, and a RECORD with its size."""
+    (folder / f"{name}.py").write_text("x = 1\n")
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    record = f"{name}.py,sha256=x,6\n__pycache__/{name}.cpython-311.pyc,,\n{info.name}/METADATA,sha256=x,1\n"
+    (info / "RECORD").write_text(record + f"{info.name}/RECORD,,\n")
+    return info
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: None, None),
+        (lambda folder: (folder / "b.py").write_text("x"), "b: b.py has 1 bytes of 6"),
+        (lambda folder: (folder / "b.py").unlink(), "b: b.py: No such file or directory"),
+        (lambda folder: (folder / "b-1.0.dist-info/RECORD").unlink(), "b: pip did not finish it"),
+    ],
+)
+def test_a_package_that_is_not_whole_is_found(
+    tmp_path: Path, damage: Callable[[Path], object], message: str | None
+) -> None:
+    for name in ("a", "b"):
+        install(tmp_path, name)
+    damage(tmp_path)
+    assert damaged_packages([str(tmp_path)]) == ([message] if message else [])
+
+
+# --- pip's words
+
+RETRY = (
+    "WARNING: Retrying (Retry(total={}, connect=None, read=None, redirect=None, status=None)) after connection broken "
+    "by 'NewConnectionError('<object>: Failed to establish a new connection: [Errno 111] refused')': /simple/torch/\n"
+)
+NOT_FOUND = (
+    "ERROR: Could not find a version that satisfies the requirement torch==2.13.0 (from versions: {})\n"
+    "ERROR: No matching distribution found for torch==2.13.0\n"
+)
+UNREACHABLE = "".join(RETRY.format(left) for left in range(4, -1, -1)) + NOT_FOUND.format("none")
+CONFLICT = "ERROR: Cannot install a because these package versions have conflicting dependencies.\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "expected", "unexpected"),
+    [
+        (UNREACHABLE, "the package index could not be reached, so torch==2.13.0 could not be had", "has no"),
+        (RETRY.format(0) + CONFLICT, "the package index could not be reached", "fit together"),
+        # reached at the second attempt
+        (RETRY.format(4) + NOT_FOUND.format("2.11.0, 2.12.0"), "has no torch==2.13.0 for Python", "be reached, so"),
+        (NOT_FOUND.format("1.0, 2.10.0, 2.11.0, 2.12.0"), "(it has ..., 2.10.0, 2.11.0, 2.12.0)", "reached"),
+        (NOT_FOUND.format("none"), "has no torch==2.13.0", "it has"),
+        (UNREACHABLE.replace("NewConnectionError", "SSLError"), "PIP_CERT", "be reached"),
+        (UNREACHABLE.replace("NewConnectionError", "ProxyError"), "the proxy", "be reached"),
+        ("The repository is not a trusted or secure host and is being ignored.\n" + UNREACHABLE, "https", "x"),
+        (CONFLICT, "no versions that fit together", "disk"),
+        ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n", "disk", "index"),
+        ("ERROR: Failed building wheel for mpi4py\n", "mpi4py had to be built", "index"),
+        ("ERROR: [Errno 13] Permission denied: '/x'\n", "permissions", "index"),
+        ("", "If it is the network: check", "None"),
+    ],
+)  # fmt: skip
+def test_pips_failure_in_our_words(output: str, expected: str, unexpected: str) -> None:
+    words = failure_words(output, ["envs/torch.txt"])
+    assert expected in words and words.startswith("envs/torch.txt could not be installed: ")
+    assert unexpected == "x" or unexpected not in words
+    assert "\n" not in words and "://" not in words
+    assert words.endswith("what is installed already stays.")

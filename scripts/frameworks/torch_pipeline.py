@@ -34,9 +34,17 @@ def unsupported_reason(cell: Cell) -> str | None:
 
 
 def stored_state(cell: Cell) -> StateStorage:
-    """As the default, with as many micro-batches in flight as the schedule has, and DDP's buckets over data ranks."""
-    gradient_bytes = ddp_gradient_bytes(cell) if cell.layout.data_parallel > 1 else 4.0
-    return StateStorage(gradient_bytes=gradient_bytes, schedule=FRAMEWORK.option(cell, "schedule"))
+    """As the default, with as many micro-batches in flight as the schedule has, and DDP's buckets over data ranks.
+
+    torch.distributed.pipelining (2.13: PipelineStage in its stage.py) makes a buffer for every micro-batch that a stage
+    receives and keeps all of them from the first step on. What the last stage puts out is not kept: the schedule is
+    asked for no outputs.
+    """
+    return StateStorage(
+        gradient_bytes=ddp_gradient_bytes(cell) if cell.layout.data_parallel > 1 else 4.0,
+        schedule=FRAMEWORK.option(cell, "schedule"),
+        buffer_per_micro_batch=True,
+    )
 
 
 def create_engine(job: Job) -> Engine:

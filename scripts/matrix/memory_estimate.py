@@ -18,29 +18,37 @@ Activations: what forward passes keep for backward passes.
                the second feed-forward product (4 e). Autocast casts for Q, K and V each: 2 e more.
     selective  where attention is recomputed, the same without the scores (section 5 there). Where all but products and
                attention is (training/gpt.py), what those put out and the layer's input: r + 2 e + 8 e/t, and 2 e more
-               if t > 1, since the results of two all-reduces are kept too.
+               if t > 1, since the results of two all-reduces are kept too. Recomputing a layer stops before its last
+               product, whose result, e, therefore stays until the layer's backward pass is over.
     full       r: the layer's input (2 s b h in section 5 there).
   Sequence parallelism divides by t what is on every tensor rank (section 4.2 there).
 - Autocast without checkpointing: the half-precision copies of the layers' weights, e a number, of every micro-batch.
 - Micro-batches in flight on the first and on the last stage: min(p, m) and 1 under 1F1B; at most m, p + (p - 1)/v and
   p - (p - 1)/v under the interleaved schedule (section 4.2 there); m and m under GPipe. With p > 1 each of them keeps
   what its stage sends or receives besides: r s b h.
+- Where a stage has a receive buffer of its own for each micro-batch of a step (`buffer_per_micro_batch`), not for those
+  in flight: m r s b h for the activations that it receives, which all stages but the first do, and as much for the
+  gradients, which all but the last do. A stage in the middle receives both, so with three stages or more the second is
+  looked at too. A layer's input that lies in such a buffer is not counted a second time. m b is the share of a data
+  rank, so a smaller or larger micro-batch changes nothing here.
 - GPipe's last stage: of all micro-batches but one, what the working set has of norm, head and loss.
 
 Working set: what comes on top for a moment. Of these moments, the one that needs most:
 - the end of the forward pass: norm's and head's inputs, (r + e) s b h, the logits, e s b V/t, and autocast's copies of
-  the head and, with checkpointing, of all the stage's weights;
+  the head and, with checkpointing, of all the stage's weights; under autocast also what the norm puts out, r s b h,
+  until it is cast;
 - the loss: the same inputs and copy of the head, and 12 s b V/t: log-softmax and two gradients, in float32;
-- the backward pass of the head (with the logits' gradient) or of the embedding: the gradient of its weight before it is
-  added up;
+- the backward pass of the head (with the logits' gradient) or of the embedding: the gradients of its input, e s b h,
+  and of its weight before it is added up;
 - the backward pass of a layer: what is recomputed of it, gradients on their way, (r + 4 e/t) s b h, the gradient of its
   largest weight before it is added up, 4 h^2/t numbers, and with checkpointing autocast's copies of its weights;
 - the optimizer's step, when there are no activations: what it needs for itself.
 Where parameters are sharded, whole layers for the time of their use take the place of single gradients.
 
-Against one process of plain torch the sum of both is within 5 % (tests/unit/test_memory_estimate.py measures it on the
-CPU; statistics of norms and attention are left out). Where a step is one micro-batch it is too much, for gradients are
-then made as activations go. What else a GPU's memory is needed for is in RESERVE_GIB.
+Against one process of plain torch the sum of both misses nothing but what it leaves out: statistics of norms and of
+attention's softmax, copies and gradients of biases, and what a CPU's kernels reorder of a product's operands
+(tests/unit/test_memory_estimate.py counts these and measures the rest on the CPU). Where a step is one micro-batch it is
+too much, for gradients are then made as activations go. What else a GPU's memory is needed for is in RESERVE_GIB.
 """
 
 from __future__ import annotations
@@ -103,18 +111,31 @@ class MemoryEstimate:
 
 
 def estimate_memory(cell: Cell, storage: StateStorage = DEFAULT_STORAGE) -> MemoryEstimate | None:
-    """Of the fullest GPU: on the first stage (embeddings, most in flight) or the last (head, loss). None for no GPT."""
+    """Return the estimate for the fullest GPU of a cell; None where the model is no GPT."""
     if cell.model.architecture != "gpt":
         return None
+    return max(stage_estimates(cell, storage).values(), key=lambda estimate: estimate.total_gib)
+
+
+def stage_estimates(cell: Cell, storage: StateStorage = DEFAULT_STORAGE) -> dict[int, MemoryEstimate]:
+    """Return an estimate for every stage of a GPT's pipeline that can be the fullest, by the stage's index.
+
+    The first has the embeddings and most micro-batches in flight, the last has the head and the loss. One in between
+    can have more than both only where it has buffers for all that it receives; of those, the second has most in flight.
+    """
     stages = cell.layout.pipeline_parallel
     first, last = micro_batches_in_flight(storage, stages, cell.num_micro_batches)
     if stages == 1:
-        return _stage_estimate(cell, storage, first, is_first=True, is_last=True)
-    return max(
-        _stage_estimate(cell, storage, first, is_first=True, is_last=False),
-        _stage_estimate(cell, storage, last, is_first=False, is_last=True),
-        key=lambda estimate: estimate.total_gib,
-    )
+        return {0: _stage_estimate(cell, storage, first, is_first=True, is_last=True)}
+    estimates = {
+        0: _stage_estimate(cell, storage, first, is_first=True, is_last=False),
+        stages - 1: _stage_estimate(cell, storage, last, is_first=False, is_last=True),
+    }
+    if stages > 2 and storage.buffer_per_micro_batch:
+        assert storage.virtual_stages == 1, "no framework here has both"
+        second = first if storage.schedule == "gpipe" else min(stages - 1, cell.num_micro_batches)
+        estimates[1] = _stage_estimate(cell, storage, second, is_first=False, is_last=False)
+    return estimates
 
 
 def estimate_for(adaptor: ModuleType, cell: Cell) -> MemoryEstimate | None:
@@ -190,18 +211,31 @@ def _stage_estimate(
     waiting = in_flight - 1 if is_last and storage.schedule == "gpipe" else 0
     kept = in_flight * parameters.layers * layer_kept
     kept += waiting * (for_head + logits * SINGLE_BYTES + parameters.head * formats.copy)
+    buffers = 0.0
     if cell.layout.pipeline_parallel > 1:
-        kept += in_flight * tokens * h * r
+        transfer = tokens * h * r
+        if storage.buffer_per_micro_batch:
+            buffers = cell.num_micro_batches * transfer * ((not is_first) + (not is_last))
+            # What a stage sends it keeps; what it received lies in a buffer, and was counted as its first layer's input.
+            kept += in_flight * transfer * ((not is_last) - (not is_first))
+        else:
+            kept += in_flight * transfer
     if not recomputes:
         kept += in_flight * parameters.layers * parameters.layer_products * formats.copy
 
     copy = formats.copy if recomputes else 0
     embedding_gradient = min(formats.matrix, max(e, r))  # it comes in the weight's own type, never cast
+    for_gradient = tokens * h * e if is_last else 0.0
+    uncast = tokens * h * r if is_last and formats.copy else 0.0
     working = max(
-        for_head + parameters.layers * parameters.layer_products * copy + parameters.head * formats.copy + logits * e,
+        for_head
+        + uncast
+        + parameters.layers * parameters.layer_products * copy
+        + parameters.head * formats.copy
+        + logits * e,
         for_head + parameters.head * formats.copy + logits * 3 * SINGLE_BYTES,
-        for_head + parameters.head * (formats.copy + formats.gradient) + logits * e,
-        for_head + parameters.head * formats.matrix,
+        for_head + for_gradient + parameters.head * (formats.copy + formats.gradient) + logits * e,
+        for_head + for_gradient + parameters.head * formats.matrix,
         parameters.embedding * embedding_gradient,
         (layer - layer_kept)
         + tokens * h * (r + 4 * e / tensor)
@@ -214,7 +248,7 @@ def _stage_estimate(
         parameters_gib=parameters.stored(storage, storage.parameter_shards) * storage.parameter_bytes / GIB,
         gradients_gib=parameters.stored(storage, storage.gradient_shards) * storage.gradient_bytes / GIB,
         optimizer_gib=parameters.stored(storage, storage.optimizer_shards) * storage.optimizer_bytes / GIB,
-        activations_gib=kept / GIB,
+        activations_gib=(kept + buffers) / GIB,
         working_gib=working / GIB + storage.buffers_gib,
     )
 
@@ -273,4 +307,4 @@ def _layer_activations(cell: Cell, storage: StateStorage, formats: _Formats) -> 
     if storage.selective == "attention":
         return everything, without_scores
     reduced = 2 if tensor > 1 else 0
-    return everything, units * ((r + (2 + reduced) * e) / cut + 8 * e / tensor)
+    return everything + units * e / cut, units * ((r + (2 + reduced) * e) / cut + 8 * e / tensor)

@@ -38,6 +38,8 @@ class StateStorage:
         training/gpt.py), or the attention alone ("attention", arXiv:2205.05198).
     sequence_parallel: what tensor ranks would hold in common is split along the sequence.
     schedule: in which order stages work: "1f1b" or "gpipe". virtual_stages: chunks of layers of one pipeline rank.
+    buffer_per_micro_batch: a stage has a buffer of its own for every micro-batch of a step that it receives activations
+        or gradients of, for as long as it lives, and not only for those in flight.
     """
 
     parameter_bytes: float = 4.0
@@ -60,6 +62,7 @@ class StateStorage:
     sequence_parallel: bool = False
     schedule: str = "1f1b"
     virtual_stages: int = 1
+    buffer_per_micro_batch: bool = False
 
 
 def ddp_gradient_bytes(cell: Cell) -> float:

@@ -30,7 +30,8 @@ Activations: what forward passes keep for backward passes.
   in flight: m r s b h for the activations that it receives, which all stages but the first do, and as much for the
   gradients, which all but the last do. A stage in the middle receives both, so with three stages or more the second is
   looked at too. A layer's input that lies in such a buffer is not counted a second time. m b is the share of a data
-  rank, so a smaller or larger micro-batch changes nothing here.
+  rank, so a smaller or larger micro-batch changes nothing here. Such a stage also keeps the last gradient that it sent,
+  r s b h, and the last stage its logits until their backward pass, e s b V/t.
 - GPipe's last stage: of all micro-batches but one, what the working set has of norm, head and loss.
 
 Working set: what comes on top for a moment. Of these moments, the one that needs most:
@@ -211,13 +212,16 @@ def _stage_estimate(
     waiting = in_flight - 1 if is_last and storage.schedule == "gpipe" else 0
     kept = in_flight * parameters.layers * layer_kept
     kept += waiting * (for_head + logits * SINGLE_BYTES + parameters.head * formats.copy)
-    buffers = 0.0
+    buffers = sent = output = 0.0
     if cell.layout.pipeline_parallel > 1:
         transfer = tokens * h * r
         if storage.buffer_per_micro_batch:
             buffers = cell.num_micro_batches * transfer * ((not is_first) + (not is_last))
             # What a stage sends it keeps; what it received lies in a buffer, and was counted as its first layer's input.
             kept += in_flight * transfer * ((not is_last) - (not is_first))
+            kept += waiting * logits * e
+            sent = 0.0 if is_first else transfer
+            output = logits * e
         else:
             kept += in_flight * transfer
     if not recomputes:
@@ -233,9 +237,9 @@ def _stage_estimate(
         + parameters.layers * parameters.layer_products * copy
         + parameters.head * formats.copy
         + logits * e,
-        for_head + parameters.head * formats.copy + logits * 3 * SINGLE_BYTES,
-        for_head + for_gradient + parameters.head * (formats.copy + formats.gradient) + logits * e,
-        for_head + for_gradient + parameters.head * formats.matrix,
+        for_head + output + parameters.head * formats.copy + logits * 3 * SINGLE_BYTES,
+        for_head + output + for_gradient + parameters.head * (formats.copy + formats.gradient) + logits * e,
+        for_head + output + for_gradient + parameters.head * formats.matrix,
         parameters.embedding * embedding_gradient,
         (layer - layer_kept)
         + tokens * h * (r + 4 * e / tensor)
@@ -243,7 +247,7 @@ def _stage_estimate(
         + parameters.layer_products * (copy + storage.layer_bytes),
         parameters.stored(storage, storage.optimizer_shards) * storage.step_bytes - kept,
     )
-    working += (parameters.embedding + parameters.head) * storage.ends_bytes
+    working += (parameters.embedding + parameters.head) * storage.ends_bytes + sent
     return MemoryEstimate(
         parameters_gib=parameters.stored(storage, storage.parameter_shards) * storage.parameter_bytes / GIB,
         gradients_gib=parameters.stored(storage, storage.gradient_shards) * storage.gradient_bytes / GIB,

@@ -65,11 +65,17 @@ class Study:
     models: tuple[Model, ...]
     comparisons: tuple[Comparison, ...]
     time_limit_minutes: Mapping[str, float] = field(default_factory=dict)  # by model name
+    time_limit_minutes_by_gpus: Mapping[int, float] = field(default_factory=dict)  # these come first
     environments: Mapping[str, str] = field(default_factory=dict)  # by framework: the name of its envs/<name>.txt
 
     @property
     def planned(self) -> tuple[PlannedCell, ...]:
         return tuple(planned for comparison in self.comparisons for planned in comparison.cells)
+
+    def limit_minutes(self, cell: Cell) -> float:
+        """Return after how many minutes a cell is ended: the limit of its number of GPUs, else that of its model."""
+        by_gpus = self.time_limit_minutes_by_gpus.get(cell.num_gpus)
+        return self.time_limit_minutes[cell.model.name] if by_gpus is None else by_gpus
 
     def runnable(self) -> tuple[PlannedCell, ...]:
         """Every cell that can be launched here, once, however many comparisons share it."""
@@ -115,7 +121,7 @@ def index_cells(studies: Iterable[Study]) -> dict[str, dict[str, Any]]:
         tokens = f"results/tokens/{study.corpus.key}/train.json"
         for planned in study.runnable():
             cell = planned.cell
-            limit_s = max(1, round(60 * study.time_limit_minutes[cell.model.name]))
+            limit_s = max(1, round(60 * study.limit_minutes(cell)))
             known = cells.setdefault(
                 cell.cell_id,
                 {

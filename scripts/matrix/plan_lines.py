@@ -43,7 +43,7 @@ def missing_lines(study: Study, results: Path, hardware: Mapping[str, Any] | Non
         yield f"{study.name}: {len(missing)} of {len(study.runnable())} cells to measure on {study.system.name}"
     for cell in {planned.cell.cell_id: planned.cell for planned in missing}.values():
         times = f", {repeats[cell.cell_id]} repeats" if repeats[cell.cell_id] > 1 else ""
-        limit = f"at most {study.time_limit_minutes[cell.model.name]:g} minutes"
+        limit = f"at most {study.limit_minutes(cell):g} minutes"
         memory = _memory(adaptors[cell.framework], cell, memory_gib)
         yield f"    {cell.label()}{_nodes(cell)}{times}, {limit}{memory}"
     too_large = {p.cell.cell_id: (p.cell, p.obstacle.reason) for p in study.too_large() if p.obstacle}

@@ -27,6 +27,8 @@ NO_SYSTEM = ("tokens", "comparisons", "slurm-logs")
 NO_STUDY = ("cells",)
 # The system of profiles/slurm; no such file is in the project, because every site's is another.
 CLUSTER = "cluster"
+# A key of time_limit_minutes that is no model's name.
+GPU_LIMIT = re.compile(r"[1-9][0-9]{0,8} GPUs")
 COMMON_LAYOUT_KEYS = ("tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_size", "num_gpus", "models")
 
 
@@ -196,6 +198,7 @@ def expand_study(
         )
     _check_all_used(where, candidates, matched)
     checks.check_shapes(where, used_models.values())
+    limits_by_model, limits_by_gpus = _time_limits(where, config["time_limit_minutes"], used_models, models)
     return Study(
         name=name,
         title=config["title"],
@@ -209,7 +212,8 @@ def expand_study(
         frameworks=tuple(config["frameworks"]),
         models=tuple(used_models.values()),
         comparisons=tuple(comparisons),
-        time_limit_minutes=_time_limits(where, config["time_limit_minutes"], used_models, models),
+        time_limit_minutes=limits_by_model,
+        time_limit_minutes_by_gpus=limits_by_gpus,
         environments={name: adaptor.FRAMEWORK.environment for name, adaptor in frameworks.items()},
     )
 
@@ -352,9 +356,11 @@ def _check_all_used(where: str, candidates: Mapping[str, list[Any]], matched: se
 
 def _time_limits(
     where: str, limit: float | Mapping[str, float], used: Mapping[str, Model], models: Mapping[str, Model]
-) -> dict[str, float]:
-    by_model = limit if isinstance(limit, Mapping) else {"default": limit}
-    for name in by_model:
-        if name != "default" and name not in models:
+) -> tuple[dict[str, float], dict[int, float]]:
+    """Return the minutes of every used model, and those of the numbers of GPUs that are named (`384 GPUs`)."""
+    named = limit if isinstance(limit, Mapping) else {"default": limit}
+    by_gpus = {int(key.split()[0]): float(minutes) for key, minutes in named.items() if GPU_LIMIT.fullmatch(key)}
+    for name in named:
+        if name != "default" and name not in models and not GPU_LIMIT.fullmatch(name):
             raise ConfigError(f"{where}: time_limit_minutes: there is no model {name!r}{nearest(name, models)}")
-    return {name: float(by_model.get(name, by_model["default"])) for name in used}
+    return {name: float(named.get(name, named["default"])) for name in used}, by_gpus

@@ -86,7 +86,7 @@ def budget(study: Study, results: Path, in_queue: Collection[Path]) -> Budget | 
     missing = [p for p in without_record(study, results) if record_path(results, system.name, p) not in in_queue]
 
     def gpu_hours(planned: PlannedCell) -> float:
-        limit_s = 60 * study.time_limit_minutes[planned.cell.model.name]
+        limit_s = 60 * study.limit_minutes(planned.cell)
         minutes = cell_resources(system.slurm, planned.cell, limit_s)["runtime"]
         return charged_gpus(system.slurm, planned.cell, system.gpus_per_node) * minutes / 60
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from factories import PAPER_12B, make_cell
-from frameworks import torch_fsdp, torch_tensor
+from frameworks import torch_fsdp, torch_pipeline, torch_tensor
 from matrix.cells import Cell, Layout, Model
 from matrix.errors import ConfigError
 from matrix.frameworks import load_adaptor
@@ -22,9 +22,11 @@ from matrix.memory_estimate import (
     estimate_memory,
     gpu_memory_gib,
     micro_batches_in_flight,
+    stage_estimates,
 )
 from matrix.plan_lines import missing_lines
 from matrix.studies import load_hardware, load_study
+from pipeline_memory import peak_bytes, stage_peaks
 from studies import ROOT, comparison, cpu_system, expand, study_config
 from training.storage import StateStorage
 
@@ -72,9 +74,10 @@ def test_autocast_over_float32_weights_on_one_gpu() -> None:
     assert in_bytes(estimate.gradients_gib) == pytest.approx(4 * PAPER_12B.num_parameters)
     assert in_bytes(estimate.optimizer_gib) == pytest.approx(8 * PAPER_12B.num_parameters)
     assert in_bytes(estimate.activations_gib) == pytest.approx(48 * 4 * STREAM_12B)
-    # At the end of the forward pass: autocast's copies of all weights, the inputs of norm and head, the logits.
+    # At the end of the forward pass: autocast's copies of all weights, the inputs of norm and head, what the norm put out
+    # before it was cast, the logits.
     copies = 2 * (48 * LAYER_12B + TABLE_12B)
-    assert in_bytes(estimate.working_gib) == pytest.approx(copies + 6 * STREAM_12B + 2 * 512 * 51200)
+    assert in_bytes(estimate.working_gib) == pytest.approx(copies + 10 * STREAM_12B + 2 * 512 * 51200)
 
 
 def test_shards_divide_what_they_are_of() -> None:
@@ -144,17 +147,43 @@ def test_other_architectures_have_no_estimate() -> None:
 
 DEEP = Model("deep", num_layers=3, hidden_size=128, num_heads=2, seq_length=64, vocab_size=512)
 WIDE = Model("wide", num_layers=2, hidden_size=128, num_heads=2, seq_length=16, vocab_size=2048)
-# Left out: statistics of norms and attention (1 % at this width), and which of the tensors that selective checkpointing
-# kept of a layer are gone when that layer's backward pass needs most (3 %).
-ALLOCATED_TOLERANCE = 0.05
+SCALARS_BYTES = 64  # of losses and their scale
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
-@pytest.mark.parametrize("model", [DEEP, WIDE], ids=["deep", "wide"])
-@pytest.mark.usefixtures("one_thread")
-def test_plain_torch_allocates_what_is_estimated(model: Model, checkpointing: str, precision: str) -> None:
-    """The peak of a step's passes over what is there between two of them: weights, gradients, optimizer state."""
+def left_out_bytes(cell: Cell) -> int:
+    """Return the most that torch may allocate beyond the estimate: what that leaves out, by number format."""
+    model, tokens = cell.model, cell.layout.micro_batch_size * cell.model.seq_length
+    # In float32: mean and deviation of two norms a layer and of the last one, and attention's softmax for each head.
+    statistics = 4 * tokens * (2 * (2 * model.num_layers + 1) + model.num_layers * model.num_heads)
+    # A layer has biases of 9 h numbers, of which autocast makes copies.
+    copied_biases = 0 if cell.precision == "fp32" else 2 * 9 * model.hidden_size * model.num_layers
+    return statistics + copied_biases + SCALARS_BYTES
+
+
+def reordered_bytes(cell: Cell) -> int:
+    """Return the most that a product of a layer or of the head allocates in bf16 beside its result.
+
+    On a processor with bf16 units oneDNN multiplies reordered blocks of the factors. How large these are is its own to
+    say, so it is measured on each product by itself; a GPU has nothing of the kind.
+    """
+    import torch
+
+    h, tokens = cell.model.hidden_size, cell.layout.micro_batch_size * cell.model.seq_length
+    scratch = 0
+    for inner, columns in ((h, h), (h, 4 * h), (4 * h, h), (h, cell.model.vocab_size)):
+        x, weight, gradient = (
+            torch.zeros(shape, dtype=torch.bfloat16) for shape in ((tokens, inner), (columns, inner), (tokens, columns))
+        )
+        for left, right in ((x, weight.t()), (gradient, weight), (gradient.t(), x)):
+            result = 2 * left.shape[0] * right.shape[1]
+            scratch = max(scratch, peak_bytes(partial(torch.mm, left, right)) - result)
+    return scratch
+
+
+def allocated_and_estimated(model: Model, checkpointing: str, precision: str) -> tuple[int, int, Cell]:
+    """Return the peak of a step's passes over what is there between two of them (weights, gradients, optimizer state),
+    as torch allocates and as it is estimated.
+    """
     import torch
 
     from training.torch_engine import MicroBatches
@@ -169,23 +198,82 @@ def test_plain_torch_allocates_what_is_estimated(model: Model, checkpointing: st
     tokens = torch.zeros(4, model.seq_length, dtype=torch.int64)
     passes(tokens, tokens)  # makes the gradients, which stay
     estimate = estimate_memory(cell)
-    estimated = in_bytes(estimate.activations_gib + estimate.working_gib)
-    assert peak_bytes(lambda: passes(tokens, tokens)) == pytest.approx(estimated, rel=ALLOCATED_TOLERANCE)
+    estimated = round(in_bytes(estimate.activations_gib + estimate.working_gib))
+    return peak_bytes(lambda: passes(tokens, tokens)), estimated, cell
 
 
-def peak_bytes(run: Callable[[], Any]) -> int:
-    """The most that torch's CPU allocator had handed out during `run`, over what it had before."""
-    from torch.profiler import ProfilerActivity, profile
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
+@pytest.mark.parametrize("model", [DEEP, WIDE], ids=["deep", "wide"])
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+@pytest.mark.usefixtures("one_thread")
+def test_plain_torch_allocates_what_is_estimated(model: Model, checkpointing: str, precision: str) -> None:
+    """With torch's own kernels, as on a GPU: to what the estimate leaves out, which is 1 % and less."""
+    import torch
 
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        run()
-    events = profiler.profiler.kineto_results.events()
-    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
-    held = peak = 0
-    for _, change in changes:
-        held += change
-        peak = max(peak, held)
-    return peak
+    with torch.backends.mkldnn.flags(enabled=False):
+        allocated, estimated, cell = allocated_and_estimated(model, checkpointing, precision)
+    assert left_out_bytes(cell) < 0.01 * estimated
+    assert estimated <= allocated <= estimated + left_out_bytes(cell)
+
+
+@pytest.mark.parametrize("checkpointing", ["selective", "full"])
+@pytest.mark.usefixtures("one_thread")
+def test_a_processor_with_bf16_units_adds_what_its_kernels_reorder(checkpointing: str) -> None:
+    allocated, estimated, cell = allocated_and_estimated(DEEP, checkpointing, "bf16")
+    assert estimated <= allocated <= estimated + left_out_bytes(cell) + reordered_bytes(cell)
+
+
+@pytest.mark.slow
+def test_torchs_pipeline_has_a_buffer_for_every_micro_batch() -> None:
+    """Three stages of one layer, each in a process: the peak of the first step, in which the buffers are made."""
+    model = Model("pipelined", num_layers=3, hidden_size=64, num_heads=2, seq_length=64, vocab_size=128)
+    cells = [
+        make_cell(
+            "torch_pipeline",
+            3,
+            model,
+            layout=Layout(1, 1, 3, micro_batch_size=2, options={"schedule": schedule}),
+            global_batch_size=64,
+        )
+        for schedule in ("1f1b", "gpipe")
+    ]
+    for cell, peaks in zip(cells, stage_peaks(cells), strict=True):
+        estimates = stage_estimates(cell, torch_pipeline.stored_state(cell))
+        # The first step makes the gradients too.
+        expected = {
+            stage: round(in_bytes(estimate.gradients_gib + estimate.activations_gib + estimate.working_gib))
+            for stage, estimate in estimates.items()
+        }
+        assert dict(enumerate(peaks)) == pytest.approx(expected, rel=0.03), cell.layout.options
+
+
+def test_a_stage_receives_what_its_neighbours_send() -> None:
+    """The 12 billion parameter model in 48 stages on 48 GPUs: 317 GiB of buffers, where all else needs 5."""
+    cell = paper_cell(1, 48, framework="torch_pipeline", precision="fp16")
+    estimate = estimate_for(torch_pipeline, cell)
+    buffers = 2 * 18432 * 4 * STREAM_12B  # two directions, float32
+    assert buffers / GIB == pytest.approx(317.25)
+    # The second stage keeps of 47 micro-batches what it sends; what it received lies in the buffers.
+    assert in_bytes(estimate.activations_gib) == pytest.approx(buffers + 47 * 4 * STREAM_12B)
+    assert estimate.total_gib == pytest.approx(322.3, abs=0.1)
+    larger = replace(cell, layout=replace(cell.layout, micro_batch_size=4))
+    assert in_bytes(estimate_for(torch_pipeline, larger).activations_gib) == pytest.approx(
+        buffers + 47 * 4 * 4 * STREAM_12B
+    )
+
+
+def test_two_stages_receive_in_one_direction_each() -> None:
+    cell = paper_cell(1, 2, framework="torch_pipeline", precision="fp16")
+    with_buffers, without = (
+        stage_estimates(cell, replace(torch_pipeline.stored_state(cell), buffer_per_micro_batch=has))
+        for has in (True, False)
+    )
+    assert sorted(with_buffers) == [0, 1]
+    more = {stage: in_bytes(with_buffers[stage].activations_gib - without[stage].activations_gib) for stage in (0, 1)}
+    assert more[0] == pytest.approx(18432 * 4 * STREAM_12B)
+    # Of its micro-batch in flight the last stage keeps no copy beside the buffer, and sends nothing on.
+    assert more[1] == pytest.approx((18432 - 2) * 4 * STREAM_12B)
 
 
 # -- adaptors ----------------------------------------------------------------------------------------------------------
@@ -275,11 +363,12 @@ def test_an_adaptor_whose_storage_cannot_be_asked_is_named(tmp_path: Path, monke
 # -- the papers' studies -----------------------------------------------------------------------------------------------
 
 # No layout of these is predicted to fit 16 GB. AxoNN keeps the embedding whole on every tensor and depth rank, and its
-# pipelines cannot cut layers. FSDP gathers whole layers of a billion parameters. A stage of plain torch has at least
-# one layer with all of its states.
+# pipelines cannot cut layers. FSDP gathers whole layers of a billion parameters. Torch's pipeline has buffers for all
+# micro-batches of a step, so that more stages need more of them, and fewer stages more for their layers' states.
 WITHOUT_A_FIT = {
     ("axonn", "axonn-100b"),
     ("torch_fsdp", "axonn-100b"),
+    ("torch_pipeline", "axonn-12b"),
     ("torch_pipeline", "axonn-24b"),
     ("torch_pipeline", "axonn-50b"),
     ("torch_pipeline", "axonn-100b"),

@@ -46,10 +46,11 @@ Working set: what comes on top for a moment. Of these moments, the one that need
 - the optimizer's step, when there are no activations: what it needs for itself.
 Where parameters are sharded, whole layers for the time of their use take the place of single gradients.
 
-Against one process of plain torch the sum of both misses nothing but what it leaves out: statistics of norms and of
-attention's softmax, copies and gradients of biases, and what a CPU's kernels reorder of a product's operands
-(tests/unit/test_memory_estimate.py counts these and measures the rest on the CPU). Where a step is one micro-batch it is
-too much, for gradients are then made as activations go. What else a GPU's memory is needed for is in RESERVE_GIB.
+Against one process of plain torch the sum of both misses nothing but what it leaves out, 1 % and less: statistics of
+norms and of attention's softmax, and autocast's copies of biases. A CPU's kernels for bf16 add blocks of what they
+multiply (tests/unit/test_memory_estimate.py counts these terms and measures the rest on the CPU). Where a step is one
+micro-batch it is too much, for gradients are then made as activations go. What else a GPU's memory is needed for is in
+RESERVE_GIB.
 """
 
 from __future__ import annotations
@@ -217,7 +218,7 @@ def _stage_estimate(
         transfer = tokens * h * r
         if storage.buffer_per_micro_batch:
             buffers = cell.num_micro_batches * transfer * ((not is_first) + (not is_last))
-            # What a stage sends it keeps; what it received lies in a buffer, and was counted as its first layer's input.
+            # What a stage sends it keeps; what it received lies in a buffer, yet is counted as its first layer's input.
             kept += in_flight * transfer * ((not is_last) - (not is_first))
             kept += waiting * logits * e
             sent = 0.0 if is_first else transfer

@@ -38,9 +38,9 @@ class StateStorage:
         training/gpt.py), or the attention alone ("attention", arXiv:2205.05198).
     sequence_parallel: what tensor ranks would hold in common is split along the sequence.
     schedule: in which order stages work: "1f1b" or "gpipe". virtual_stages: chunks of layers of one pipeline rank.
-    buffer_per_micro_batch: as torch.distributed.pipelining has it. A stage has a buffer of its own for every micro-batch
-        of a step that it receives activations or gradients of, for as long as it lives, and not only for those in
-        flight; it keeps what it puts out, logits too, until the backward pass, and a gradient it sends until the next.
+    buffer_per_micro_batch: as in torch.distributed.pipelining. A stage has a buffer of its own for every micro-batch of
+        a step that it receives activations or gradients of, for as long as it lives, and not only for those in flight;
+        it keeps what it puts out, logits too, until the backward pass, and a gradient that it sends until the next.
     """
 
     parameter_bytes: float = 4.0

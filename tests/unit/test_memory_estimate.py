@@ -25,7 +25,7 @@ from matrix.memory_estimate import (
     stage_estimates,
 )
 from matrix.plan_lines import missing_lines
-from matrix.studies import load_hardware, load_study
+from matrix.studies import load_hardware
 from pipeline_memory import peak_bytes, stage_peaks
 from studies import ROOT, comparison, cpu_system, expand, study_config
 from training.storage import StateStorage
@@ -74,8 +74,8 @@ def test_autocast_over_float32_weights_on_one_gpu() -> None:
     assert in_bytes(estimate.gradients_gib) == pytest.approx(4 * PAPER_12B.num_parameters)
     assert in_bytes(estimate.optimizer_gib) == pytest.approx(8 * PAPER_12B.num_parameters)
     assert in_bytes(estimate.activations_gib) == pytest.approx(48 * 4 * STREAM_12B)
-    # At the end of the forward pass: autocast's copies of all weights, the inputs of norm and head, what the norm put out
-    # before it was cast, the logits.
+    # At the end of the forward pass: autocast's copies of all weights, the inputs of norm and head, what the norm put
+    # out before it was cast, the logits.
     copies = 2 * (48 * LAYER_12B + TABLE_12B)
     assert in_bytes(estimate.working_gib) == pytest.approx(copies + 10 * STREAM_12B + 2 * 512 * 51200)
 
@@ -358,36 +358,3 @@ def test_an_adaptor_whose_storage_cannot_be_asked_is_named(tmp_path: Path, monke
     study = expand(study_config(frameworks={"torch_fsdp": None}))
     with pytest.raises(ConfigError, match=r"scripts/frameworks/torch_fsdp.py: stored_state failed for torch_fsdp"):
         list(missing_lines(study, tmp_path))
-
-
-# -- the papers' studies -----------------------------------------------------------------------------------------------
-
-# No layout of these is predicted to fit 16 GB. AxoNN keeps the embedding whole on every tensor and depth rank, and its
-# pipelines cannot cut layers. FSDP gathers whole layers of a billion parameters. Torch's pipeline has buffers for all
-# micro-batches of a step, so that more stages need more of them, and fewer stages more for their layers' states.
-WITHOUT_A_FIT = {
-    ("axonn", "axonn-100b"),
-    ("torch_fsdp", "axonn-100b"),
-    ("torch_pipeline", "axonn-12b"),
-    ("torch_pipeline", "axonn-24b"),
-    ("torch_pipeline", "axonn-50b"),
-    ("torch_pipeline", "axonn-100b"),
-}
-
-
-@pytest.mark.parametrize("name", ["axonn_weak_scaling", "axonn_strong_scaling"])
-def test_every_framework_of_the_papers_studies_has_a_layout_that_fits(name: str) -> None:
-    study = load_study(name, "example-summit-like", ROOT)
-    memory_gib = gpu_memory_gib(study.system, load_hardware(ROOT))
-    assert memory_gib == 16
-    fits: dict[tuple[str, str, int], bool] = {}
-    for planned in study.planned:
-        cell = planned.cell
-        assert planned.obstacle is None, f"{cell.label()}: {planned.obstacle}"
-        estimate = estimate_for(load_adaptor(cell.framework), cell)
-        assert estimate is not None
-        point = (cell.framework, cell.model.name, cell.num_gpus)
-        fits[point] = fits.get(point, False) or estimate.fits(memory_gib)
-    models = {model.name for model in study.models}
-    without = {(framework, model) for framework, model, _ in (point for point, fit in fits.items() if not fit)}
-    assert without == {(framework, model) for framework, model in WITHOUT_A_FIT if model in models}

@@ -149,7 +149,7 @@ _METRICS = [
             "other settings; the notes say why"),
     ]),
     *_columns(NUMBER, [
-        ("peak_flops_per_gpu", "FLOP/s", "dense half-precision peak; on a CPU the highest rate of like jobs of the study"),
+        ("peak_flops_per_gpu", "FLOP/s", "dense half-precision peak; on a CPU the highest rate of the like jobs"),
         ("own_peak_flops_per_gpu", "FLOP/s", "on a CPU: a process's rate in this very job"),
     ]),
     *_columns(TEXT, [("peak_source", "", "the entry of config/hardware.yaml, or: measured")]),

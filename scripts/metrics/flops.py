@@ -81,6 +81,11 @@ def percentage_comparable_to_paper(model: Model, activation_checkpointing: str, 
     return activation_checkpointing == "full" and precision in HALF_PRECISIONS
 
 
+def is_above_peak(utilization_percent: float | None, hardware_utilization_percent: float | None) -> bool:
+    """Whether more was done than the peak allows, so that the peak or the times are wrong."""
+    return any(percent is not None and percent > 100 for percent in (utilization_percent, hardware_utilization_percent))
+
+
 def expected_training_time_s(batch_time_s: float, global_batch_size: int, seq_length: int) -> float:
     """Seconds to train on 300 billion tokens at this pace: 3e11 t / (b s) (arXiv:2110.13005)."""
     return TRAINING_TOKENS * batch_time_s / (global_batch_size * seq_length)

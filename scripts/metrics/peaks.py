@@ -1,4 +1,4 @@
-"""Peak FLOP/s of one GPU: from config/hardware.yaml by the device's name, or measured in the job on a CPU.
+"""Peak FLOP/s of one GPU: from config/hardware.yaml by the device's name; on a CPU the most that like jobs measured.
 
 Matching is exact and case-sensitive: the name is a key of the file, or one of an entry's `driver_names`. Nothing is
 matched by a part of a name, because "A100" is also in the name of a MIG slice of one, and "H100" in that of the PCIe
@@ -8,16 +8,17 @@ card, whose peaks are others.
 from __future__ import annotations
 
 import difflib
-import statistics
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 MEASURED = "measured"
-# A measured peak this far from the median of at least so many cells alike is worth a word.
-ODD_PEAK_SHARE = 0.15
-ODD_PEAK_CELLS = 3
+# A process's own rate this far below the machine's peak is worth a word: on an idle machine the rates of like jobs lie
+# within 7 % of each other, so that twice as much is somebody else's doing.
+SHARED_HOST_SHARE = 0.15
+# On a CPU the device is the processor.
 _SAME_PEAK = ("num_gpus", "precision", "device_name", "threads_per_process")
 
 
@@ -27,6 +28,15 @@ class Peak:
 
     flops_per_s: float | None
     source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class MachinePeak:
+    """The highest rate that like jobs of a study measured, in FLOP/s of one process, how many they are, and a note."""
+
+    flops_per_s: float
+    num_cells: int
     note: str = ""
 
 
@@ -60,20 +70,22 @@ def peak_for_device(hardware: Mapping[str, Any], name: str) -> float:
 def measured_peak(ranks: Sequence[Mapping[str, Any]]) -> float | None:
     """FLOP/s of one process, all multiplying at once: 2 size^3 / seconds of each rank's best product, mean over ranks.
 
-    None where a rank measured none.
+    None where a rank measured none; ValueError for a rate that cannot be.
     """
     rates = []
     for rank in ranks:
         if not rank["matmul_size"] or not rank["matmul_seconds"]:
             return None
         rates.append(2.0 * rank["matmul_size"] ** 3 / min(rank["matmul_seconds"]))
+        if not (math.isfinite(rates[-1]) and rates[-1] > 0):
+            raise ValueError(f"rank {rank['rank']} multiplied at {rates[-1]:g} FLOP/s, which no processor does")
     return sum(rates) / len(rates) if rates else None
 
 
 def peak_of_record(hardware: Mapping[str, Any], device: str, ranks: Sequence[Mapping[str, Any]]) -> Peak:
     """The peak a record's percentages are taken of; empty with a note where it is unknown, never a default.
 
-    `device` is the cell's: "cpu" (measured in the job) or "cuda" (looked up by the ranks' `device_name`).
+    `device` is the cell's: "cpu" (this job's own rate, see `machine_peaks`) or "cuda" (by the ranks' `device_name`).
     """
     if device == "cpu":
         peak = measured_peak(ranks)
@@ -90,28 +102,34 @@ def peak_of_record(hardware: Mapping[str, Any], device: str, ranks: Sequence[Map
     return Peak(peak, f"config/hardware.yaml: {device_table(hardware)[names[0]]}")
 
 
-def odd_peak_notes(rows: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-    """Index in `rows` -> a note, where a measured peak is far from the median of the cells that should have the same.
+def machine_peaks(rows: Sequence[Mapping[str, Any]]) -> dict[int, MachinePeak]:
+    """Return index in `rows` -> the peak of the machine, for the rows whose own job measured its rate.
 
-    The rate of a shared machine changes between jobs, and with it what a percentage is taken of. Nothing is corrected:
-    the peak stays what its own job measured.
+    A job on a shared machine measures what was left of it at that moment, and a percentage of that says the less the
+    busier the machine was: a slower job can have the higher percentage. What a machine can do is the most that a job of
+    the study has seen, among jobs with the same number of processes, precision, processor and threads.
     """
     alike: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
-        if row.get("peak_source") == MEASURED and row.get("peak_flops_per_gpu"):
+        if row.get("own_peak_flops_per_gpu") is not None:
             alike[tuple(row.get(key) for key in _SAME_PEAK)].append(index)
-    notes = {}
+    peaks = {}
     for indices in alike.values():
-        middle = statistics.median(rows[index]["peak_flops_per_gpu"] for index in indices)
+        highest = max(rows[index]["own_peak_flops_per_gpu"] for index in indices)
         for index in indices:
-            peak = rows[index]["peak_flops_per_gpu"]
-            if len(indices) >= ODD_PEAK_CELLS and abs(peak / middle - 1) > ODD_PEAK_SHARE:
-                side = "below" if peak < middle else "above"
-                notes[index] = (
-                    f"percent of peak is uncertain: the measured peak, {peak / 1e9:.3g} GFLOP/s, is "
-                    f"{100 * abs(peak / middle - 1):.0f} % {side} the median of the {len(indices)} cells like it"
-                )
-    return notes
+            peaks[index] = MachinePeak(
+                highest, len(indices), _shared_note(rows[index]["own_peak_flops_per_gpu"], highest, len(indices))
+            )
+    return peaks
+
+
+def _shared_note(own: float, highest: float, num_cells: int) -> str:
+    if own >= (1 - SHARED_HOST_SHARE) * highest:
+        return ""
+    return (
+        f"the host was shared or slowed down: this job's own matrix products ran at {own / 1e9:.3g} GFLOP/s a process, "
+        f"{100 * (1 - own / highest):.0f} % below the best of {num_cells} like jobs, so its times may be too long"
+    )
 
 
 def _unknown_device(name: str, names: Mapping[str, str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,19 @@ import pandas as pd
 
 from matrix.cells import Cell
 from matrix.outcomes import Outcome
-from matrix.plan import Comparison, PlannedCell, Study, record_path
+from matrix.plan import PlannedCell, Study, record_path
 from metrics import flops
-from metrics.columns import measurements_frame
+from metrics.circumstances import Row, circumstance_columns
+from metrics.columns import COLUMNS, NUMBER, measurements_frame
+from metrics.comparing import Compared, add_comparison
 from metrics.losses import global_losses, losses_to_text
-from metrics.peaks import odd_peak_notes, peak_of_record
-from metrics.scaling import Point, scale_points
+from metrics.peaks import MEASURED, machine_peaks, measured_peak, peak_of_record
 from metrics.timing import timing_of_ranks
 
 BYTES_PER_GIB = 2**30
-# A desktop's own processes stay below; another job does not.
-BUSY_HOST_PERCENT = 10.0
-STAND_IN_NOTE = "a package that only knows CUDA ran on a CPU: for correctness, its times say nothing of its speed"
-Row = dict[str, Any]
+# What a record can break that its schema does not see. The rows of the others are written all the same.
+_UNMEASURABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+_NUMBERS = tuple(column.name for column in COLUMNS if column.type == NUMBER)
 
 
 def measurement_rows(
@@ -37,47 +36,52 @@ def measurement_rows(
     the reason.
     """
     once = {planned.key: planned for planned in study.planned}
-    facts = {key: _row(study, planned, key[0], outcomes.get(key), hardware) for key, planned in once.items()}
-    cells = list(facts.values())
-    for index, note in odd_peak_notes(cells).items():
-        cells[index]["notes"].append(note)
+    facts = {key: _row(study, planned, outcomes.get(key), hardware) for key, planned in once.items()}
+    _add_shares_of_peak([(facts[key], planned.cell) for key, planned in once.items()])
     rows: list[Row] = []
     for comparison in study.comparisons:
-        of_comparison = []
-        for planned in comparison.cells:
-            shared = facts[planned.key]
-            of_comparison.append({**shared, "comparison": comparison.name, "notes": list(shared["notes"])})
-        _add_scaling(of_comparison, comparison)
-        rows.extend(of_comparison)
+        compared = [
+            Compared(
+                row={**facts[p.key], "comparison": comparison.name, "notes": list(facts[p.key]["notes"])},
+                cell=p.cell,
+                record=(outcomes[p.key].record or {}) if facts[p.key]["status"] == "ok" else {},
+            )
+            for p in comparison.cells
+        ]
+        add_comparison(compared, comparison, is_local=study.system.slurm is None)
+        rows.extend(one.row for one in compared)
     for row in rows:
         row["notes"] = "; ".join(dict.fromkeys(row["notes"]))
     return measurements_frame(rows)
 
 
-def _row(study: Study, planned: PlannedCell, cell_id: str, outcome: Outcome | None, hardware: Mapping[str, Any]) -> Row:
+def _row(study: Study, planned: PlannedCell, outcome: Outcome | None, hardware: Mapping[str, Any]) -> Row:
     outcome = _effective_outcome(planned, outcome)
     row = {"system": study.system.name, "study": study.name, "study_title": study.title}
-    row |= {"repeat": planned.repeat, "cell_id": cell_id}
+    row |= {"repeat": planned.repeat, "cell_id": planned.cell.cell_id}
     row |= _planned_columns(planned.cell)
     row |= {"status": outcome.status, "reason": outcome.reason, "kind": outcome.kind, "notes": []}
-    record = outcome.record
-    if record is None:
+    if outcome.record is None:
         return row
-    # A record that cannot be measured is no result: shown, never counted. Its schema was checked when it was read, but
-    # values that no run leaves (a stamp of 1e308) still break arithmetic, and must not take the other rows with them.
     try:
-        row |= _finite(_recorded_columns(study, planned, outcome, record, hardware, row))
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
-        row |= {"status": "missing", "kind": "corrupt_record", "reason": f"the record cannot be measured: {error}"}
-    return row
+        return _checked(_recorded_columns(study, planned, outcome, outcome.record, hardware, row))
+    except _UNMEASURABLE as error:
+        return row | _unmeasurable(error)
 
 
-def _finite(columns: Row) -> Row:
-    """Return the columns; raise ValueError for a number that no measurement can give."""
-    for name, value in columns.items():
+def _unmeasurable(error: Exception) -> Row:
+    """Return what a row says whose record cannot be measured: it is no result, shown and never counted."""
+    return {"status": "missing", "kind": "corrupt_record", "reason": f"the record cannot be measured: {error}"}
+
+
+def _checked(row: Row) -> Row:
+    """Return the row; raise ValueError for a number that no measurement can give, or that no table can hold."""
+    for name, value in row.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{name} would be {value}")
-    return columns
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError(f"{name} would be {value}")
+    return row
 
 
 def _recorded_columns(
@@ -88,7 +92,7 @@ def _recorded_columns(
     hardware: Mapping[str, Any],
     row: Row,
 ) -> Row:
-    columns = {**row, **_circumstances(record, planned.cell)}
+    columns = {**row, **circumstance_columns(record, planned.cell)}
     columns["code_changed"] = outcome.code_changed
     columns["record_path"] = record_path(Path("results"), study.system.name, planned).as_posix()
     columns |= _loss_columns(record, columns)
@@ -135,47 +139,8 @@ def _planned_columns(cell: Cell) -> Row:
         "learning_rate": cell.learning_rate,
         "adam_epsilon": cell.adam_epsilon,
         "device": cell.device,
+        "threads_per_process": getattr(cell, "threads_per_process", None),
     }
-
-
-def _circumstances(record: Mapping[str, Any], cell: Cell) -> Row:
-    launch, ranks = record["launch"], record["ranks"]
-    commit = record["git_commit"]
-    row: Row = {
-        "num_nodes": launch["num_nodes"],
-        "hosts": ";".join(launch["hosts"]),
-        "device_name": " + ".join(sorted({rank["device_name"] for rank in ranks})),
-        "threads_per_process": launch["threads_per_process"],
-        "cpu_cores": launch["cpu_cores"],
-        "initial_weights": record["settings"]["initial_weights"],
-        "started_at": record["started_at"],
-        "git_commit": f"{commit}-dirty" if commit and record["git_dirty"] else commit,
-        "versions": ";".join(f"{name} {version}" for name, version in sorted(record["versions"].items()) if version),
-        "notes": ["the nodes were shared with other jobs"] if launch["node_shared"] else [],
-    }
-    row["cuda_stand_in"] = bool(record["settings"].get("cuda_stand_in"))
-    if row["cuda_stand_in"]:
-        row["notes"].append(STAND_IN_NOTE)
-    others = others_cpu_percent(launch)
-    row["others_cpu_percent"] = others
-    if others is not None and others > BUSY_HOST_PERCENT:
-        row["notes"].append(f"the host was busy: others used {others:.0f} % of its cores, so times may be too long")
-    if cell.device == "cpu":
-        processes = max(Counter(rank["host"] for rank in ranks).values(), default=cell.num_gpus // launch["num_nodes"])
-        row["oversubscribed"] = processes * launch["threads_per_process"] > launch["cpu_cores"]
-        if row["oversubscribed"]:
-            row["notes"].append(
-                f"oversubscribed: more threads ({processes} x {launch['threads_per_process']}) than cores "
-                f"({launch['cpu_cores']})"
-            )
-    return row
-
-
-def others_cpu_percent(launch: Mapping[str, Any]) -> float | None:
-    """Share of the launcher's node's cores that others used while the cell ran; None where the host did not tell."""
-    if launch["others_cpu_s"] is None or launch["wall_s"] <= 0:
-        return None
-    return 100 * launch["others_cpu_s"] / (launch["wall_s"] * launch["cpu_cores"])
 
 
 def _loss_columns(record: Mapping[str, Any], row: Row) -> Row:
@@ -199,36 +164,62 @@ def _metric_columns(record: Mapping[str, Any], cell: Cell, hardware: Mapping[str
     peak = peak_of_record(hardware, cell.device, ranks)
     t, b, n, model = timing.batch_time_s, cell.global_batch_size, cell.num_gpus, cell.model
     work = flops.model_flops_per_step(model, b)
-    percentage = flops.percentage_of_peak_throughput(model, b, t, peak.flops_per_s, n)
-    utilization = flops.model_flops_utilization_percent(model, b, t, peak.flops_per_s, n)
-    hardware_utilization = flops.hardware_flops_utilization_percent(
-        model, b, t, peak.flops_per_s, n, cell.activation_checkpointing
-    )
-    notes = [*row["notes"], *timing.notes, *([peak.note] if peak.note else [])]
-    if (utilization or 0) > 100 or (hardware_utilization or 0) > 100:
-        notes.append("above the peak: the peak or the times are wrong")
     return {
         "batch_time_s": t,
         "batch_time_std_s": timing.batch_time_std_s,
+        "batch_time_median_s": timing.batch_time_median_s,
+        "first_half_batch_time_s": timing.first_half_batch_time_s,
+        "second_half_batch_time_s": timing.second_half_batch_time_s,
         "input_time_s": timing.input_time_s,
         "warmup_batch_time_s": timing.warmup_batch_time_s,
         "window_batch_time_s": timing.window_batch_time_s,
         "timing_check": timing.timing_check,
         "expected_training_time_s": flops.expected_training_time_s(t, b, model.seq_length),
-        "percentage_of_peak_throughput": percentage,
         "percentage_comparable_to_paper": flops.percentage_comparable_to_paper(
             model, cell.activation_checkpointing, cell.precision
         ),
-        "model_flops_utilization_percent": utilization,
-        "hardware_flops_utilization_percent": hardware_utilization,
         "model_flops_per_step": work,
         "model_flops_per_s_per_gpu": None if work is None else work / t / n,
         "tokens_per_s": b * model.seq_length / t,
         "samples_per_s": b / t,
         **_reported_columns(record, b / t, None if work is None else work / t / n),
         "peak_flops_per_gpu": peak.flops_per_s,
+        "own_peak_flops_per_gpu": measured_peak(ranks) if cell.device == "cpu" else None,
         "peak_source": peak.source,
         "peak_memory_gib": _peak_memory_gib(ranks),
+        "notes": [*row["notes"], *timing.notes, *([peak.note] if peak.note else [])],
+    }
+
+
+def _add_shares_of_peak(rows: Sequence[tuple[Row, Cell]]) -> None:
+    """Fill in, in place, the machine's peak where it was measured, and what share of its peak every row reached."""
+    measured = [(row, cell) for row, cell in rows if row["status"] == "ok"]
+    for index, peak in machine_peaks([row for row, _ in measured]).items():
+        row = measured[index][0]
+        row |= {"peak_flops_per_gpu": peak.flops_per_s, "peak_num_cells": peak.num_cells, "peak_source": MEASURED}
+        row["notes"] += [peak.note] if peak.note else []
+    for row, cell in measured:
+        try:
+            row |= _checked(_shares_of_peak(row, cell))
+        except _UNMEASURABLE as error:
+            row |= dict.fromkeys(_NUMBERS) | _planned_columns(cell) | _unmeasurable(error)
+
+
+def _shares_of_peak(row: Row, cell: Cell) -> Row:
+    arguments = (cell.model, cell.global_batch_size, row["batch_time_s"], row["peak_flops_per_gpu"], cell.num_gpus)
+    percentage = flops.percentage_of_peak_throughput(*arguments)
+    utilization = flops.model_flops_utilization_percent(*arguments)
+    hardware_utilization = flops.hardware_flops_utilization_percent(*arguments, cell.activation_checkpointing)
+    notes = list(row["notes"])
+    if not flops.is_above_peak(utilization, hardware_utilization) and (percentage or 0) > 100:
+        notes.append(
+            "percentage_of_peak_throughput is above 100 only because the paper's formula counts a whole recomputed "
+            "pass, which this cell did not do"
+        )
+    return {
+        "percentage_of_peak_throughput": percentage,
+        "model_flops_utilization_percent": utilization,
+        "hardware_flops_utilization_percent": hardware_utilization,
         "notes": notes,
     }
 
@@ -254,38 +245,3 @@ def _peak_memory_gib(ranks: Sequence[Mapping[str, Any]]) -> float | None:
     held = [rank["peak_memory_bytes"] for rank in ranks]
     # The largest of some ranks may not be the largest of all.
     return None if None in held else max(held) / BYTES_PER_GIB
-
-
-def _add_scaling(rows: Sequence[Row], comparison: Comparison) -> None:
-    """Fill in, in place, what comparing the rows of one comparison says about each."""
-    measured = [row for row in rows if row["status"] == "ok"]
-    points = [
-        Point(
-            framework=row["framework"],
-            model=row["model"],
-            num_gpus=row["num_gpus"],
-            cell_id=row["cell_id"],
-            layout=row["layout"],
-            global_batch_size=row["global_batch_size"],
-            precision=row["precision"],
-            activation_checkpointing=row["activation_checkpointing"],
-            device_name=row["device_name"],
-            batch_time_s=row["batch_time_s"],
-            tokens_per_batch=row["global_batch_size"] * row["seq_length"],
-            model_flops_per_step=row["model_flops_per_step"],
-        )
-        for row in measured
-    ]
-    for row in rows:
-        row |= {"scaling": comparison.scaling, "baseline_policy": comparison.baseline, "best_layout": False}
-    for row, scaled in zip(measured, scale_points(points, comparison.scaling, comparison.baseline), strict=True):
-        row |= {
-            "best_layout": scaled.best_layout,
-            # Times of a CPU in CUDA's place say nothing beside others'.
-            "comparable": scaled.comparable and not row["cuda_stand_in"],
-            "speedup": scaled.speedup,
-            "parallel_efficiency": scaled.parallel_efficiency,
-            "baseline": scaled.baseline,
-            "baseline_num_gpus": scaled.baseline_num_gpus,
-        }
-        row["notes"].extend(scaled.notes)

@@ -6,6 +6,7 @@ ranks lie on different clocks, so only differences on one rank are ever taken.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,20 +27,31 @@ WINDOW_FLOOR_S = 0.001
 # batch_time_std_s shows, while a run that keeps getting slower has no mean worth printing.
 DRIFT_RATIO = 1.2
 
+# A batch that took over twice the median of the ten, or under half of it, is an outlier. A rule by deviations from the
+# mean cannot see one value of ten: it widens the deviation itself, and never lies more than 9 / sqrt(10) = 2.85 of them
+# away. A rule by the median of deviations calls ordinary jitter of a very steady run far away. The median itself is
+# moved by neither, and a batch at twice the median moves the mean by a tenth, which is what comparisons are about.
+OUTLIER_RATIO = 2.0
+
 
 @dataclass(frozen=True)
 class Timing:
     """What the stamps of one record amount to; every time is in seconds for one batch.
 
     batch_time_s: mean over the ten timed batches of the slowest rank's time; batch_time_std_s: its sample deviation.
+    batch_time_median_s: their median; first_half_batch_time_s, second_half_batch_time_s: those of five batches each.
     input_time_s: mean over the same batches of the longest wait for input.
     window_batch_time_s: a tenth of the time from the start of the first timed batch to the end of the last, on the
     rank where that is longest; it contains the waits for input of nine batches.
-    timing_check: "ok", "window" (the two disagree), "drift", or "window+drift"; `notes` say it in words.
+    timing_check: "ok", or those of "window" (the two disagree), "drift" (the halves do) and "outlier" (a batch lies far
+    from the median) that hold, joined by "+"; `notes` say it in words.
     """
 
     batch_time_s: float
     batch_time_std_s: float
+    batch_time_median_s: float
+    first_half_batch_time_s: float
+    second_half_batch_time_s: float
     input_time_s: float
     warmup_batch_time_s: float
     window_batch_time_s: float
@@ -73,10 +85,21 @@ def timing_of_ranks(ranks: Sequence[Mapping[str, Any]]) -> Timing:
     window_s = max(r["batch_end_s"][-1] - r["batch_start_s"][NUM_WARMUP_BATCHES] for r in ranks)
     # The first timed batch starts with its input at hand, so its wait lies before the window.
     parts_s = sum(timed) + sum(timed_waits[1:])
-    notes = {"window": _window_note(window_s, parts_s), "drift": _drift_note(timed)}
+    if not math.isfinite(window_s) or not math.isfinite(parts_s):
+        raise ValueError("a stamp is not finite: forget this record and run the cell again")
+    half = NUM_TIMED // 2
+    median, first, second = (statistics.median(part) for part in (timed, timed[:half], timed[half:]))
+    notes = {
+        "window": _window_note(window_s, parts_s),
+        "drift": _drift_note(first, second),
+        "outlier": _outlier_note(timed, median),
+    }
     return Timing(
         batch_time_s=mean(timed),
         batch_time_std_s=sample_deviation(timed),
+        batch_time_median_s=median,
+        first_half_batch_time_s=first,
+        second_half_batch_time_s=second,
         input_time_s=mean(timed_waits),
         warmup_batch_time_s=slowest[0],
         window_batch_time_s=window_s / NUM_TIMED,
@@ -91,9 +114,21 @@ def _window_note(window_s: float, parts_s: float) -> str:
     return f"timing: the window took {window_s:.4g} s, its batches and waits add up to {parts_s:.4g} s"
 
 
-def _drift_note(timed: Sequence[float]) -> str:
-    half = NUM_TIMED // 2
-    first, last = statistics.median(timed[:half]), statistics.median(timed[half:])
-    if first / DRIFT_RATIO <= last <= first * DRIFT_RATIO:
+def _drift_note(first: float, second: float) -> str:
+    if first / DRIFT_RATIO <= second <= first * DRIFT_RATIO:
         return ""
-    return f"timing: drifts from {first:.4g} s a batch in the first half to {last:.4g} s in the second"
+    return (
+        f"timing: drifts from {first:.4g} s a batch in the first half (first_half_batch_time_s) to {second:.4g} s in "
+        "the second (second_half_batch_time_s)"
+    )
+
+
+def _outlier_note(timed: Sequence[float], median: float) -> str:
+    far = [seconds for seconds in timed if not median / OUTLIER_RATIO <= seconds <= median * OUTLIER_RATIO]
+    if not far:
+        return ""
+    farthest = max(far, key=lambda seconds: max(seconds / median, median / seconds))
+    return (
+        f"timing: {len(far)} of {NUM_TIMED} batches far from the median of {median:.4g} s (batch_time_median_s), the "
+        f"farthest took {farthest:.4g} s, and the mean is {mean(timed):.4g} s"
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launching.host_load import others_cpu_s, read_host_clock, spent_s
-from metrics.rows import others_cpu_percent
+from metrics.circumstances import others_cpu_percent
 
 
 def test_others_have_what_the_host_spent_and_we_did_not() -> None:

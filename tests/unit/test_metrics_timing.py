@@ -30,7 +30,7 @@ def test_a_batch_takes_as_long_as_its_slowest_rank():
     timing = timing_of_ranks(both)
     assert timing.batch_time_s == pytest.approx((2 + 4 + 8 * 1) / 10)
     assert timing.window_batch_time_s == pytest.approx(1.4)  # from 10 to 24, of ten batches
-    assert timing.timing_check == "ok"
+    assert timing.timing_check == "outlier"  # four times the median; but no window and no drift
 
 
 def test_input_is_apart_and_the_window_holds_it():
@@ -56,9 +56,38 @@ def test_window_that_is_longer_than_its_batches_is_flagged():
     assert "9.5 s" in timing.notes[0] and "5 s" in timing.notes[0]
 
 
-def test_drift_is_flagged_and_one_slow_batch_is_not():
-    assert "drift" in timing_of_ranks(ranks(times=[18, 30, 45, 60, 75, 90, 110, 130, 150, 166])).timing_check
-    assert timing_of_ranks(ranks(times=[1, 1, 1, 1, 1, 1, 9, 1, 1, 1])).timing_check == "ok"
+def test_drift_names_the_columns_its_numbers_stand_in():
+    timing = timing_of_ranks(ranks(times=[18, 30, 45, 60, 75, 90, 110, 130, 150, 160]))
+    assert (timing.first_half_batch_time_s, timing.second_half_batch_time_s) == (45, 130)
+    assert "drift" in timing.timing_check
+    assert "from 45 s a batch in the first half (first_half_batch_time_s)" in timing.notes[0]
+    assert "to 130 s in the second (second_half_batch_time_s)" in timing.notes[0]
+
+
+def test_one_slow_batch_of_ten_is_an_outlier_that_the_median_does_not_feel():
+    timing = timing_of_ranks(ranks(times=[0.5] * 6 + [30.0] + [0.5] * 3))
+    assert timing.batch_time_s == pytest.approx(3.45)  # 9 x 0.5 + 30, over ten
+    assert timing.batch_time_median_s == timing.first_half_batch_time_s == timing.second_half_batch_time_s == 0.5
+    assert timing.timing_check == "outlier"
+    assert timing.notes == (
+        "timing: 1 of 10 batches far from the median of 0.5 s (batch_time_median_s), the farthest took 30 s, and the "
+        "mean is 3.45 s",
+    )
+
+
+@pytest.mark.parametrize(
+    ("times", "num_outliers"),
+    [
+        ([1.0, 1.05, 0.95, 1.0, 1.9, 1.0, 1.0, 1.1, 1.0, 0.9], 0),  # jitter, however steady the rest
+        ([1.0] * 9 + [2.1], 1),
+        ([1.0] * 9 + [0.4], 1),  # a batch that is too fast is as odd
+        ([1.0, 5.0] * 3 + [1.0] * 4, 3),
+    ],
+)
+def test_an_outlier_is_twice_or_half_the_median(times, num_outliers):
+    timing = timing_of_ranks(ranks(times=times))
+    assert timing.timing_check == ("outlier" if num_outliers else "ok")
+    assert [f"{num_outliers} of 10" in note for note in timing.notes] == [True] * bool(num_outliers)
 
 
 def test_other_numbers_of_batches_and_wrong_stamps_are_refused():

@@ -139,7 +139,7 @@ def _planned_columns(cell: Cell) -> Row:
         "learning_rate": cell.learning_rate,
         "adam_epsilon": cell.adam_epsilon,
         "device": cell.device,
-        "threads_per_process": getattr(cell, "threads_per_process", None),
+        "threads_per_process": cell.threads_per_process,
     }
 
 

@@ -88,15 +88,15 @@ def test_the_table_is_marked_as_one_of_two_systems() -> None:
 def test_repeats_are_mean_and_spread_and_the_ratio_is_of_mean_times() -> None:
     cell = make_cell()
     plan = [planned(cell, 1), planned(cell, 2)]
-    outcomes = {one.key: ok(make_record(cell, one.repeat, t)) for one, t in zip(plan, (1.0, 3.0), strict=True)}
+    outcomes = {one.key: ok(make_record(cell, one.repeat, t)) for one, t in zip(plan, (1.75, 2.25), strict=True)}
     repeated = rows_of(make_study([make_comparison(plan)]), outcomes, "b")
     row = one_row(measured_on("a", [cell], 2.0), repeated)
     assert (row["a.repeats"], row["b.repeats"]) == ("1", "2")
     assert row["b.batch_time_s"] == pytest.approx(2.0)
-    assert row["b.batch_time_spread_s"] == pytest.approx(math.sqrt(2))
-    # 256 tokens in a mean of 2 s on both; the mean of the rates would be (256/1 + 256/3) / 2, a third more.
+    assert row["b.batch_time_spread_s"] == pytest.approx(math.sqrt(2) / 4)
+    # 256 tokens in a mean of 2 s on both; the mean of the rates would be (256/1.75 + 256/2.25) / 2 = 130.
     assert row["b.tokens_per_s"] == pytest.approx(128.0)
-    assert row["b.tokens_per_s_spread"] == pytest.approx(128 * math.sqrt(2) / 2)
+    assert row["b.tokens_per_s_spread"] == pytest.approx(128 * math.sqrt(2) / 8)
     assert row["b.tokens_per_s_over_a"] == pytest.approx(1.0)
     # One repeat of a: its spread is not known, and so that of the ratio.
     assert math.isnan(row["b.tokens_per_s_over_a_spread"]) and row["b.lead"] == "one repeat"

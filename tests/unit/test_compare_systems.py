@@ -100,7 +100,7 @@ def test_repeats_are_mean_and_spread_and_the_ratio_is_of_mean_times() -> None:
     assert row["b.tokens_per_s_over_a"] == pytest.approx(1.0)
     # One repeat of a: its spread is not known, and so that of the ratio.
     assert math.isnan(row["b.tokens_per_s_over_a_spread"]) and row["b.lead"] == "one repeat"
-    assert "2.000 ± 1.414" in to_markdown(systems_comparison([measured_on("a", [cell], 2.0), repeated]))
+    assert "2.000 ± 0.354" in to_markdown(systems_comparison([measured_on("a", [cell], 2.0), repeated]))
 
 
 def test_each_system_shows_its_own_best_layout() -> None:

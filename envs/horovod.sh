@@ -57,12 +57,12 @@ reason=$(why_gloo)
 if [ -n "$reason" ]; then
     echo "Horovod is built with gloo, for CPUs: $reason."
     unset HOROVOD_GPU_OPERATIONS
-    # With a torch for CUDA it asks for the toolkit even then.
-    sed -i 's/elseif (Pytorch_CUDA AND NOT HAVE_CUDA)/elseif (FALSE)/' horovod/torch/CMakeLists.txt
+    # It takes the toolkit for granted where torch is one for CUDA, even for CPUs alone: let it see a torch for the CPU.
+    sed -i 's/(torch.version.cuda is not None)/False/' cmake/Modules/FindPytorch.cmake
 else
     export HOROVOD_GPU_OPERATIONS=NCCL
     toolkit=$(toolkit_of_nvcc)
-    export CUDAToolkit_ROOT=$toolkit HOROVOD_CUDA_HOME=$toolkit PATH=$toolkit/bin:$PATH
+    export CUDAToolkit_ROOT=$toolkit CUDA_HOME=$toolkit HOROVOD_CUDA_HOME=$toolkit PATH=$toolkit/bin:$PATH
     # A site's own NCCL is found by these variables or beside CUDA. The one that torch brings lacks the linker's name.
     if [ -z "${HOROVOD_NCCL_HOME:-}${HOROVOD_NCCL_LIB:-}" ] &&
         nccl=$(python -c 'import nvidia.nccl; print(*nvidia.nccl.__path__)' 2>/dev/null); then

@@ -5,7 +5,6 @@ The numbers are those of the CSV, rounded, with their spread, and with the reaso
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,9 +22,9 @@ from papers.captions import (
 )
 from papers.leads import Lead, marked
 from papers.published import Published
-from papers.rendering import EMPTY, Display, Span, format_number, format_range, format_spread
+from papers.rendering import EMPTY, Display, Span, format_range, format_spread
+from papers.result_texts import batch_time_text, layout_text, over_baseline_text
 from papers.results import Result, grouped
-from papers.spreads import Spread
 from papers.study_data import StudyData
 
 _PUBLISHED_HEADINGS = {
@@ -88,28 +87,10 @@ def _cells(one: ComparedResult, width: int, with_speedup: bool) -> tuple[str | S
         lead.other.framework if lead.other else no_other,
         marked(format_spread(lead.speedup, 3), lead.verdict),
         format_spread(lead.days_saved),
-        *([_over_baseline(result, result.speedup)] if with_speedup else []),
-        _over_baseline(result, result.parallel_efficiency),
+        *([over_baseline_text(result, result.speedup)] if with_speedup else []),
+        over_baseline_text(result, result.parallel_efficiency),
         layout_text(result),
     )
-
-
-def _over_baseline(result: Result, value: Spread) -> str:
-    is_baseline = result.num_gpus == result.baseline_num_gpus and value.mean == 1
-    return "1 (baseline)" if is_baseline else format_spread(value, 3)
-
-
-def batch_time_text(result: Result) -> str:
-    """Return the time with its spread over the repeats, or of one repeat with that over its batches, named as such."""
-    if result.repeats == 1 and not math.isnan(result.batch_time_std_s):
-        time = result.batch_time_s.mean
-        return f"{format_number(time)} (batches ± {format_number(result.batch_time_std_s, like=time)})"
-    return format_spread(result.batch_time_s)
-
-
-def layout_text(result: Result) -> str:
-    """Return the layout shown, and of how many it is the best."""
-    return result.layout + (f" (best of {result.num_layouts})" if result.num_layouts > 1 else "")
 
 
 def _published_display(data: StudyData, compared: Sequence[ComparedResult]) -> Display | None:

@@ -12,6 +12,7 @@ from papers.captions import (
     comparison_text,
     device_text,
     figure_repeats_text,
+    not_compared_text,
     noted_text,
     peak_text,
     sentences,
@@ -158,6 +159,7 @@ def _caption(results: Sequence[Result], *extra: str) -> str:
             *extra,
             stand_in_text(results),
             figure_repeats_text(results),
+            not_compared_text(results),
             noted_text(results),
         ]
     )

@@ -38,6 +38,13 @@ def noted_text(results: Sequence[Result]) -> str:
     return f"the tables have notes on {', '.join(points)}, by number of {units_of(results)}" if points else ""
 
 
+def not_compared_text(results: Sequence[Result]) -> str:
+    """Whose numbers are shown and must not be set beside the others; empty where there is none."""
+    points = [f"{r.framework} ({r.num_gpus})" for r in results if r.status == "ok" and not r.comparable]
+    where = ", ".join(dict.fromkeys(points))
+    return f"not comparable, for the reasons in the tables' notes: {where}" if points else ""
+
+
 def device_text(results: Sequence[Result]) -> str:
     """Which devices were measured, and that processes of a CPU are no GPUs."""
     names = sorted({result.device_name for result in results if result.device_name})

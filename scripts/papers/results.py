@@ -25,11 +25,12 @@ _STATUS_ORDER = ("missing", "not_available", "nan", "oom", "unsupported")
 # What a result is made of; turning all columns into Python objects takes most of the time otherwise.
 _COLUMNS = [
     "comparison", "scaling", "baseline_policy", "model", "num_parameters", "num_gpus", "framework", "status", "reason",
-    "kind", "layout", "cell_id", "repeat", "best_layout", "batch_time_s", "batch_time_std_s",
-    "expected_training_time_s", "percentage_of_peak_throughput", "model_flops_utilization_percent", "tokens_per_s",
-    "speedup", "speedup_spread", "parallel_efficiency", "parallel_efficiency_spread", "baseline", "baseline_num_gpus",
-    "comparable", "device", "device_name", "peak_source", "peak_num_cells", "precision", "activation_checkpointing",
-    "global_batch_size", "code_changed", "cuda_stand_in", "notes",
+    "kind", "layout", "cell_id", "repeat", "best_layout", "batch_time_s", "batch_time_std_s", "repeats_measured",
+    "layout_batch_time_s", "expected_training_time_s", "percentage_of_peak_throughput",
+    "model_flops_utilization_percent", "tokens_per_s", "speedup", "speedup_spread", "parallel_efficiency",
+    "parallel_efficiency_spread", "baseline", "baseline_num_gpus", "comparable", "device", "device_name", "peak_source",
+    "peak_num_cells", "precision", "activation_checkpointing", "global_batch_size", "code_changed", "cuda_stand_in",
+    "notes",
 ]  # fmt: skip
 
 
@@ -163,9 +164,9 @@ def _result(rows: Sequence[dict[str, Any]]) -> Result:
         "notes": tuple(_notes(rows, shown)),
         "shown_notes": tuple(_notes(rows, shown, REASON_CHARACTERS)),
     }
-    if len(_device_names(shown)) > 1:
-        text = _two_kinds_text(shown)
-        return Result(**common, **noted, status="ok", text=text, shown_text=text, short_text="two devices")
+    text = _not_averaged_text(shown)
+    if text:
+        return Result(**common, **noted, status="ok", text=text, shown_text=text, short_text="not averaged")
     return Result(
         **common,
         **noted,
@@ -219,16 +220,25 @@ def _device_names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return sorted({row["device_name"] for row in rows if row["device_name"]})
 
 
-def _two_kinds_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the times by device kind: their mean would be the time of neither."""
-    times: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        times[row["device_name"]].append(row["batch_time_s"])
-    kinds = "; ".join(
-        f"{name or 'unknown'}: {', '.join(f'{seconds:.4g}' for seconds in of_kind)} s a batch"
-        for name, of_kind in sorted(times.items())
-    )
-    return f"not averaged: its repeats ran on {len(times)} device kinds ({kinds})"
+def _not_averaged_text(repeats: Sequence[Mapping[str, Any]]) -> str:
+    """Return why these repeats have no mean, with their times; empty where they have one.
+
+    The mean over two device kinds would be the time of neither.
+    """
+    kinds = _device_names(repeats)
+    if len(kinds) > 1:
+        times = {kind: [row for row in repeats if row["device_name"] == kind] for kind in kinds}
+        told = "; ".join(f"{kind}: {_seconds(of_kind)}" for kind, of_kind in times.items())
+        return f"not averaged: its repeats ran on {len(kinds)} device kinds ({told})"
+    # metrics/repeats.py knows of more that keeps repeats apart; a file of before has neither of these columns.
+    one = repeats[0]
+    if not pd.isna(one["repeats_measured"]) and pd.isna(one["layout_batch_time_s"]):
+        return f"not averaged: its repeats were not measured alike ({_seconds(repeats)})"
+    return ""
+
+
+def _seconds(repeats: Iterable[Mapping[str, Any]]) -> str:
+    return f"{', '.join(format(row['batch_time_s'], '.4g') for row in repeats)} s a batch"
 
 
 def _device_key(peak_source: str) -> str:
@@ -249,30 +259,42 @@ def _notes(
     if any(is_true(row["code_changed"]) for row in best):
         notes.append("code changed since it was measured")
     layout = best[0]["cell_id"]
+    used = {row["repeat"] for row in best}
     for row in rows:
+        if row["status"] == "ok" and row["cell_id"] == layout and row["repeat"] not in used:
+            notes += [f"repeat {row['repeat']}: {note}" for note in row["notes"].split("; ") if note]
         if row["status"] != "ok":
             what = f"repeat {row['repeat']}" if row["cell_id"] == layout else f"layout {row['layout']}"
             notes.append(f"{what}: {status_text(row, reason_characters)}")
-    notes += _near_layout_notes(rows, best)
+    notes += _other_layouts_notes(rows, best)
     return list(dict.fromkeys(notes))
 
 
-def _near_layout_notes(rows: Sequence[Mapping[str, Any]], best: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a note on the next layout where the best one leads it by no more than the spread of their times."""
+def _other_layouts_notes(rows: Sequence[Mapping[str, Any]], best: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return why measured layouts were passed over, and which other is as fast as the best within the spread."""
     layouts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
-        if row["status"] == "ok" and row["cell_id"] != best[0]["cell_id"] and is_true(row["comparable"]):
+        if row["status"] == "ok" and row["cell_id"] != best[0]["cell_id"]:
             layouts[row["cell_id"]].append(row)
-    alike = [members for members in layouts.values() if len(_device_names(members)) == 1]
-    times = [(spread_of([row["batch_time_s"] for row in members]), members[0]["layout"]) for members in alike]
-    if not times:
-        return []
-    time, layout = min(times, key=lambda one: (one[0].mean, one[1]))
-    gain = difference(time, spread_of([row["batch_time_s"] for row in best]))
-    # With one repeat nothing is known of the spread, which the caption says.
-    if math.isnan(gain.deviation) or abs(gain.mean) > gain.deviation:
-        return []
-    return [
-        f"best layout within the spread: layout {layout} takes {time.mean:.4g} s a batch, "
-        f"{gain.mean:.2g} ± {gain.deviation:.2g} s more"
-    ]
+    notes = []
+    times = []
+    for repeats in layouts.values():
+        layout = repeats[0]["layout"]
+        alike = [row["batch_time_s"] for row in repeats if is_true(row["comparable"])]
+        text = _not_averaged_text(repeats)
+        if text:
+            notes.append(f"layout {layout}: {text}")
+        elif alike:
+            times.append((spread_of(alike), layout))
+        elif all(is_true(row["comparable"]) for row in best):
+            notes.append(f"layout {layout}: passed over, not comparable (why is in the notes of measurements.csv)")
+    if times:
+        time, layout = min(times, key=lambda one: (one[0].mean, one[1]))
+        gain = difference(time, spread_of([row["batch_time_s"] for row in best]))
+        # With one repeat nothing is known of the spread, which the caption says.
+        if abs(gain.mean) <= gain.deviation:
+            notes.append(
+                f"best layout within the spread: layout {layout} takes {time.mean:.4g} s a batch, "
+                f"{gain.mean:.2g} ± {gain.deviation:.2g} s more"
+            )
+    return notes

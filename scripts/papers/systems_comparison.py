@@ -15,10 +15,10 @@ import pandas as pd
 
 from matrix.plan import SCALINGS
 from metrics.peaks import MEASURED
-from papers.axonn_displays import batch_time_text, layout_text
 from papers.captions import SCALING_TEXT, repeats_text, sentences, settings_text, units_of
 from papers.leads import marked, verdict
 from papers.rendering import DISPLAYS, EMPTY, Display, Span, format_number, format_spread
+from papers.result_texts import batch_time_text, layout_text
 from papers.results import Result, grouped, is_true, results_of
 from papers.spreads import Spread, difference, ratio
 from papers.study_data import StudyData, study_data

@@ -100,7 +100,44 @@ def test_repeats_are_mean_and_spread_and_the_ratio_is_of_mean_times() -> None:
     assert row["b.tokens_per_s_over_a"] == pytest.approx(1.0)
     # One repeat of a: its spread is not known, and so that of the ratio.
     assert math.isnan(row["b.tokens_per_s_over_a_spread"]) and row["b.lead"] == "one repeat"
-    assert "2.000 ± 0.354" in to_markdown(systems_comparison([measured_on("a", [cell], 2.0), repeated]))
+    text = to_markdown(systems_comparison([measured_on("a", [cell], 2.0), repeated]))
+    assert "| 2 | 2.000 ± 0.354 |" in text and "| 1.00 (one repeat) |" in text
+
+
+def repeated_on(system: str, times: Sequence[float]) -> pd.DataFrame:
+    """The measurements of one cell with these times of its repeats."""
+    plan = [planned(make_cell(), repeat) for repeat in range(1, len(times) + 1)]
+    outcomes = {one.key: ok(make_record(one.cell, one.repeat, t)) for one, t in zip(plan, times, strict=True)}
+    return rows_of(make_study([make_comparison(plan)]), outcomes, system)
+
+
+@pytest.mark.parametrize(
+    ("times", "ratio", "spread", "lead", "shown"),
+    [
+        # Against 2.0 ± 0.2 s: relative deviations 0.1 and 0.15, so the ratio 0.5 has 0.5 x sqrt(0.0325).
+        ([3.4, 4.0, 4.6], 0.5, 0.0901387818866, "behind", "| 0.500 ± 0.090 |"),
+        ([0.9, 1.0, 1.1], 2.0, 0.2828427124746, "ahead", "| 2.00 ± 0.28 |"),
+        # 128 ± 12.8 tokens/s against 121.9 ± 11.6.
+        ([1.9, 2.1, 2.3], 20 / 21, 0.131519274, "within spread", "| 0.952 ± 0.132 (within the spread) |"),
+    ],
+)
+def test_a_ratio_has_a_spread_and_is_a_lead_only_outside_of_it(
+    times: list[float], ratio: float, spread: float, lead: str, shown: str
+) -> None:
+    frame = systems_comparison([repeated_on("a", [1.8, 2.0, 2.2]), repeated_on("b", times)])
+    (row,) = frame.to_dict("records")
+    assert row["b.tokens_per_s_over_a"] == pytest.approx(ratio)
+    assert row["b.tokens_per_s_over_a_spread"] == pytest.approx(spread)
+    assert (row["b.lead"], row["b.repeats"], row["b.repeats_planned"]) == (lead, "3", "3")
+    assert shown in to_markdown(frame)
+
+
+def test_a_system_whose_repeats_differ_twofold_has_no_lead() -> None:
+    frame = systems_comparison([repeated_on("a", [1.0, 1.0]), repeated_on("b", [2.0, 4.0])])
+    (row,) = frame.to_dict("records")
+    assert row["b.tokens_per_s_over_a"] == pytest.approx(1 / 3) and row["b.lead"] == ""
+    assert "not comparable on b itself (see its notes)" in row["b.comparison_note"]
+    assert "unsteady" in row["b.notes"]
 
 
 def test_each_system_shows_its_own_best_layout() -> None:

@@ -93,6 +93,57 @@ def test_a_row_that_is_slower_in_days_is_slower_in_percent_too() -> None:
     assert b["percentage_of_peak_throughput"] < a["percentage_of_peak_throughput"]
 
 
+def test_a_baseline_is_exactly_one_whatever_its_repeats() -> None:
+    # On the code of before these repeats gave a baseline of 1.025, the mean of 17/15, 17/15 and 17/21.
+    times = {("a", 1): [1.0, 1.0, 1.4], ("a", 2): [0.5, 0.6, 0.7], ("b", 1): [1.0, 1.0, 1.4], ("b", 2): 0.6}
+    data = data_of(*measured_study(times))
+    frame = axonn.strong_scaling(data)
+    one, two = (frame[(frame["framework"] == "a") & (frame["num_gpus"] == n)].iloc[0] for n in (1, 2))
+    assert one["speedup"] == 1.0 and one["parallel_efficiency"] == 1.0
+    assert one["speedup_spread"] == 0.0 and one["parallel_efficiency_spread"] == 0.0
+    # 3.4 s / 3 over 0.6 s; relative deviations 0.2309401/1.1333333 = 0.20377068 and 0.1/0.6 = 0.16666667.
+    assert two["speedup"] == pytest.approx(17 / 9) and two["parallel_efficiency"] == pytest.approx(17 / 18)
+    assert two["speedup_spread"] == pytest.approx(17 / 9 * 0.263249443, rel=1e-6)
+    assert two["parallel_efficiency_spread"] == pytest.approx(17 / 18 * 0.263249443, rel=1e-6)
+    assert "| 1 (baseline) | 1 (baseline) |" in to_markdown(frame) and "superlinear" not in to_markdown(frame)
+    assert "| 1.89 ± 0.50 | 0.944 ± 0.249 |" in to_markdown(frame)
+    throughput, speedup = axonn_figures.strong_scaling(data).axes
+    ideals = [line for line in speedup.lines if line.is_dashed()]
+    assert [list(line.get_ydata()) for line in ideals] == [[1.0, 2.0]]
+    # 256 tokens in a mean of 3.4 s / 3; the two frameworks share neither colour nor line.
+    ideals = [line for line in throughput.lines if line.is_dashed()]
+    assert [line.get_ydata()[0] for line in ideals] == pytest.approx([256 * 3 / 3.4] * 2)
+
+
+def test_repeats_that_differ_twofold_are_shown_with_a_note_and_lead_nobody() -> None:
+    data = data_of(*measured_study({("a", 1): [1.0, 1.0, 2.0], ("b", 1): [3.0, 3.0, 3.0], ("c", 1): [4.0, 4.1, 4.2]}))
+    frame = axonn.strong_scaling(data)
+    rows = rows_by_framework(frame)
+    assert rows["a"]["batch_time_s"] == pytest.approx(4 / 3) and rows["a"]["repeats"] == 3
+    assert rows["a"]["best_other"] == "" and rows["a"]["lead"] == "" and math.isnan(rows["a"]["days_saved"])
+    assert "unsteady" in rows["a"]["notes"] and "from 1 to 2 s" in rows["a"]["notes"]
+    # Nor is it the best other of the rest.
+    assert (rows["b"]["best_other"], rows["c"]["best_other"]) == ("c", "b")
+    assert "| not compared |" in to_markdown(frame)
+    shown = " ".join(text.get_text().replace("\n", " ") for text in axonn_figures.training_time(data).texts)
+    assert "Not comparable, for the reasons in the tables' notes: a (1)." in shown
+
+
+def test_a_layout_out_of_memory_in_some_repeats_is_no_best_one() -> None:
+    data, tensor = (make_cell("a", 2, layout=layout) for layout in (Layout(2), Layout(1, tensor_parallel=2)))
+    other, oom = make_cell("b", 2), Outcome("oom")
+    study, outcomes = study_of([data, tensor, other], [[1.0, 1.0, oom], [2.0, 2.0, 2.0], [3.0, 3.0, 3.0]])
+    row = rows_by_framework(axonn.strong_scaling(data_of(study, outcomes)))["a"]
+    assert row["layout"] == "tensor 2, micro-batch 1" and (row["repeats"], row["lead"]) == (3, "ahead")
+    assert "layout data 2, micro-batch 1: OOM" in row["notes"]
+    assert "layout data 2, micro-batch 1: passed over, not comparable" in row["notes"]
+    study, outcomes = study_of([data, other], [[1.0, 1.0, oom], [3.0, 3.0, 3.0]])
+    frame = axonn.strong_scaling(data_of(study, outcomes))
+    row = rows_by_framework(frame)["a"]
+    assert (row["repeats"], row["repeats_planned"], row["lead"]) == (2, 3, "")
+    assert "| a | 2 of 3 |" in to_markdown(frame) and "a: repeat 3: OOM" in to_markdown(frame)
+
+
 def test_a_lead_inside_the_spread_is_marked_and_so_is_one_repeat() -> None:
     close = axonn.strong_scaling(data_of(*measured_study({("a", 1): [1.8, 2.0, 2.2], ("b", 1): [1.9, 2.1, 2.3]})))
     assert close["lead"].tolist() == ["within spread", "within spread"]
@@ -152,7 +203,7 @@ def test_repeats_on_two_device_kinds_have_no_mean() -> None:
     numbers = ["batch_time_s", "training_days", "percentage_of_peak_throughput", "speedup", "days_saved"]
     assert frame[numbers].isna().all(axis=None) and row["repeats"] == 3
     texts = [t.get_text() for ax in axonn_figures.training_time(data).axes for t in ax.texts]
-    assert texts == ["two devices"]
+    assert texts == ["not averaged"]
 
 
 def test_the_best_of_several_layouts_is_noted_where_the_next_is_as_fast() -> None:

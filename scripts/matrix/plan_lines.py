@@ -9,16 +9,19 @@ from types import ModuleType
 from typing import Any
 
 from matrix.cells import Cell
-from matrix.errors import ConfigError
 from matrix.frameworks import load_adaptor
-from matrix.memory_estimate import RESERVE_GIB, estimate_for, gpu_memory_gib
+from matrix.memory_estimate import RESERVE_GIB, gpu_memory_gib
 from matrix.plan import Study, without_record
+from matrix.predictions import cell_estimate, missing_kernels, straddles_nodes
 
 
-def plan_lines(study: Study) -> list[str]:
-    """A line for every planned cell that its framework cannot run, and one that sums up those too large to start."""
+def plan_lines(study: Study, hardware: Mapping[str, Any] | None = None) -> list[str]:
+    """Return what holds for a study as a whole: GPUs that its torch has no kernels for, a line for every planned cell
+    that its framework cannot run, and one that sums up those too large to start.
+    """
+    lines = [f"{study.name}: {sentence}" for sentence in missing_kernels(study, hardware or {})]
     reasons = {p.cell.cell_id: (p.cell, p.obstacle.reason) for p in study.unsupported() if p.obstacle}
-    lines = [f"{study.name}: {cell.label()}: unsupported: {reason}" for cell, reason in reasons.values()]
+    lines += [f"{study.name}: {cell.label()}: unsupported: {reason}" for cell, reason in reasons.values()]
     too_large = study.too_large()
     if too_large:
         needed = sorted({planned.cell.num_gpus for planned in too_large})
@@ -30,8 +33,8 @@ def plan_lines(study: Study) -> list[str]:
 
 
 def missing_lines(study: Study, results: Path, hardware: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """What each cell without a record is, repeats together: framework, model, layout, GPUs, nodes, time limit, and the
-    memory it is predicted to need. Then the cells that this system is too small for, which no call starts.
+    """Yield what each cell without a record is, repeats together: framework, model, layout, GPUs, nodes, time limit and
+    the memory it is predicted to need. Then the cells that this system is too small for, which no call starts.
 
     hardware: config/hardware.yaml, for the memory of GPUs on a system that sets no limit of its own.
     """
@@ -44,8 +47,7 @@ def missing_lines(study: Study, results: Path, hardware: Mapping[str, Any] | Non
     for cell in {planned.cell.cell_id: planned.cell for planned in missing}.values():
         times = f", {repeats[cell.cell_id]} repeats" if repeats[cell.cell_id] > 1 else ""
         limit = f"at most {study.limit_minutes(cell):g} minutes"
-        memory = _memory(adaptors[cell.framework], cell, memory_gib)
-        yield f"    {cell.label()}{_nodes(cell)}{times}, {limit}{memory}"
+        yield f"    {cell.label()}{_nodes(cell)}{times}, {limit}{_memory(adaptors[cell.framework], cell, memory_gib)}"
     too_large = {p.cell.cell_id: (p.cell, p.obstacle.reason) for p in study.too_large() if p.obstacle}
     for cell, reason in too_large.values():
         memory = _memory(adaptors[cell.framework], cell, memory_gib)
@@ -53,18 +55,15 @@ def missing_lines(study: Study, results: Path, hardware: Mapping[str, Any] | Non
 
 
 def _nodes(cell: Cell) -> str:
-    return f", {cell.num_nodes} nodes" if cell.num_nodes > 1 else ""
+    if cell.num_nodes == 1:
+        return ""
+    across = f", tensor groups of {cell.layout.tensor_parallel} straddle them" if straddles_nodes(cell) else ""
+    return f", {cell.num_nodes} nodes{across}"
 
 
 def _memory(adaptor: ModuleType, cell: Cell, memory_gib: float | None) -> str:
     """The estimate, marked where a GPU of `memory_gib` is predicted to be too small; nothing where none is made."""
-    try:
-        estimate = estimate_for(adaptor, cell)
-    except Exception as error:
-        raise ConfigError(
-            f"scripts/frameworks/{cell.framework}.py: stored_state failed for {cell.label()}: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+    estimate = cell_estimate(adaptor, cell)
     if estimate is None:
         return ""
     mark = ""

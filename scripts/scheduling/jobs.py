@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matrix.memory_estimate import gpu_memory_gib
 from matrix.plan import PlannedCell, Study, record_path, without_record
+from matrix.predictions import cells_too_large_for, straddles_nodes
 from matrix.systems import System
 from scheduling.queue import SlurmJob, has_slurm, jobs_of_cells, own_jobs
 from scheduling.resources import cell_resources, charged_gpus, site_resources
@@ -62,39 +64,80 @@ def tokenizing_resources(system: System) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Budget:
-    """What the missing cells of a study will ask of Slurm, at most."""
+    """What the missing cells of a study will take at most, that is, if every cell goes on to its time limit.
 
-    jobs: int
+    gpu_hours, unfit_gpu_hours: GPUs that are kept from others, of all cells and of those that are predicted not to fit
+        memory_gib; None on a CPU without Slurm.
+    straddling: cells with tensor groups on more than one node.
+    """
+
+    submits: bool
+    cells: int
     most_nodes: int
-    gpu_hours: float
+    minutes: float
+    gpu_hours: float | None
+    unfit: int = 0
+    unfit_gpu_hours: float = 0.0
+    memory_gib: float | None = None
+    straddling: int = 0
 
     def words(self) -> str:
-        return (
-            f"{_count(self.jobs, 'job')} to submit, of at most {_count(self.most_nodes, 'node')} each, "
-            f"at most {hours_text(self.gpu_hours)} GPU-hours in all (every GPU kept from others, to the time limit)"
-        )
+        """Return what a call says of it, first of all."""
+        if self.gpu_hours is None:
+            return (
+                f"{_count(self.cells, 'cell')} to measure one after another, at most {self.minutes:,.0f} minutes in all"
+            )
+        most = f"at most {hours_text(self.gpu_hours)} GPU-hours in all"
+        if self.submits:
+            text = f"{_count(self.cells, 'job')} to submit, of at most {_count(self.most_nodes, 'node')} each, {most}"
+            text += " (every GPU kept from others, to the time limit)"
+        else:
+            text = f"{_count(self.cells, 'cell')} to measure one after another, {most} (to the time limit)"
+        if self.memory_gib is not None:
+            fitting = f"{self.cells - self.unfit} predicted to fit {self.memory_gib:g} GiB"
+            text += f": {fitting}, {hours_text(self.gpu_hours - self.unfit_gpu_hours)} GPU-hours; "
+            text += f"{self.unfit} predicted NOT to fit"
+            if self.unfit:
+                text += f", {hours_text(self.unfit_gpu_hours)} GPU-hours, and started all the same"
+        if self.straddling:
+            text += f"; {self.straddling} with tensor groups that straddle nodes"  # named in the list of cells
+        return text
 
 
-def budget(study: Study, results: Path, in_queue: Collection[Path]) -> Budget | None:
-    """Of the cells that have neither a record nor a job; None where cells run on this machine.
+def budget(
+    study: Study, results: Path, in_queue: Collection[Path], hardware: Mapping[str, Any] | None = None
+) -> Budget:
+    """Return what the cells will take that have neither a record nor a job.
 
-    in_queue: the records that jobs of an earlier call will write.
+    in_queue: the records that jobs of an earlier call will write. hardware: config/hardware.yaml, for the memory of
+    GPUs on a system that sets no limit of its own.
     """
     system = study.system
-    if system.slurm is None:
-        return None
     missing = [p for p in without_record(study, results) if record_path(results, system.name, p) not in in_queue]
-
-    def gpu_hours(planned: PlannedCell) -> float:
-        limit_s = 60 * study.limit_minutes(planned.cell)
-        minutes = cell_resources(system.slurm, planned.cell, limit_s)["runtime"]
-        return charged_gpus(system.slurm, planned.cell, system.gpus_per_node) * minutes / 60
-
+    memory_gib = gpu_memory_gib(system, hardware or {})
+    too_large = cells_too_large_for(memory_gib, (planned.cell for planned in missing))
+    hours = [(planned.cell, _gpu_hours(study, planned)) for planned in missing]
+    has_gpu_hours = system.slurm is not None or system.device != "cpu"
     return Budget(
-        len(missing),
-        max((planned.cell.num_nodes for planned in missing), default=0),
-        sum(map(gpu_hours, missing)),
+        submits=system.slurm is not None,
+        cells=len(missing),
+        most_nodes=max((planned.cell.num_nodes for planned in missing), default=0),
+        minutes=sum(study.limit_minutes(planned.cell) for planned in missing),
+        gpu_hours=sum(spent for _, spent in hours) if has_gpu_hours else None,
+        unfit=sum(cell.cell_id in too_large for cell, _ in hours),
+        unfit_gpu_hours=sum(spent for cell, spent in hours if cell.cell_id in too_large),
+        memory_gib=memory_gib,
+        straddling=sum(straddles_nodes(cell) for cell, _ in hours),
     )
+
+
+def _gpu_hours(study: Study, planned: PlannedCell) -> float:
+    """The GPUs that a cell keeps from others, times its limit: with Slurm those of its job and the job's."""
+    site, cell, minutes = study.system.slurm, planned.cell, study.limit_minutes(planned.cell)
+    if site is None:
+        return cell.num_gpus * minutes / 60
+    minutes = cell_resources(site, cell, 60 * minutes)["runtime"]
+    return charged_gpus(site, cell, study.system.gpus_per_node) * minutes / 60
 
 
 def awaited_jobs(studies: Iterable[Study], results: Path, folder: Path) -> Mapping[Path, SlurmJob]:

@@ -178,8 +178,8 @@ def cells_digest(wildcards):
 def study_targets(name, wildcards=None):
     """Everything a study asks for. The records are listed themselves: a table made before one failed must not hide it."""
     study = study_of(name, settings["system"])
-    tell_plan(study)
     tell_budget(study)
+    tell_plan(study)
     if not study.runnable():
         return []
     if study not in requested_studies:

@@ -70,17 +70,18 @@ def tell_plan(study):
     """Say once which planned cells will not be launched and why; in a dry run also what each missing cell is."""
     if study in requested_studies:
         return
-    for line in plan_lines(study):
+    hardware = explained(load_hardware, ROOT)
+    for line in plan_lines(study, hardware):
         logger.warning(line)
     if workflow.dryrun:
-        for line in explained(list, missing_lines(study, RESULTS, load_hardware(ROOT))):
+        for line in explained(list, missing_lines(study, RESULTS, hardware)):
             logger.info(line)
 
 
 def tell_budget(study):
-    """Say once, before anything is submitted, what the missing cells will ask of Slurm."""
-    if study in requested_studies:
+    """Say once, before anything else of a study, what the missing cells will take; without Slurm in a dry run only."""
+    if study in requested_studies or not (study.system.slurm or workflow.dryrun):
         return
-    cost = budget(study, RESULTS, jobs_in_queue)
-    if cost and cost.jobs:
+    cost = explained(budget, study, RESULTS, jobs_in_queue, explained(load_hardware, ROOT))
+    if cost.cells:
         logger.warning(f"{study.name} on {study.system.name}: {cost.words()}")

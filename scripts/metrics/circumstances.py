@@ -153,6 +153,8 @@ def _variable_fact(record: Mapping[str, Any], name: str, is_given: bool) -> Fact
 
     `is_given`: the launcher gives it to some rows, so where it is not among those given, it was not set.
     """
+    if name in record["settings"]:
+        return None  # what an engine chooses for itself, such as Megatron-LM CUDA's queues, is part of the framework
     launch = record["launch"]
     own = [rank.get("process", {}).get("variables") for rank in record["ranks"]]
     if own and None not in own:

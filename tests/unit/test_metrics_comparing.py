@@ -123,6 +123,16 @@ def test_old_records_beside_new_ones_cost_nothing() -> None:
     assert all(row["comparable"] is True and row["notes"] == "" for row in rows.values())
 
 
+def test_a_variable_that_an_engine_sets_for_itself_is_no_difference() -> None:
+    def change(record: dict[str, Any]) -> None:
+        set_process(variables={"CUDA_DEVICE_MAX_CONNECTIONS": "1"})(record)
+        record["settings"]["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+
+    rows = changed_rows(change, ("b", 2, 1), prepare=set_process(variables={}))
+    assert rows["b", 2, 1]["comparable"] is True and rows["b", 2, 1]["notes"] == ""
+    assert "CUDA_DEVICE_MAX_CONNECTIONS=1" in rows["b", 2, 1]["variables"]
+
+
 def test_the_share_of_the_cores_that_the_number_of_processes_implies_is_no_difference() -> None:
     """Eight cores: one process has eight threads, two have four each, as `threads_per_process: shared` gives them."""
     study, outcomes = measured_study(TIMES)

@@ -26,6 +26,8 @@ LARGEST_COUNT = 2**63 - 1
 # The largest address space of today's processors, in bytes.
 LARGEST_MEMORY_BYTES = 2**57
 LARGEST_MATMUL = 2**20
+# A hundred times what the largest processors reach with units for matrices. One such rate would be every cell's peak.
+FASTEST_PROCESS_FLOPS = 1e16
 # Far beyond what float32 holds, in which losses are computed, and so small that a sum over shares stays finite.
 LARGEST_LOSS = 1e100
 LARGEST_SPEED = 1e30
@@ -137,6 +139,8 @@ def _rank(rank: Mapping[str, Any], wall_s: float) -> Iterator[str]:
         yield f"matmul_size is {size}"
     if any(not SHORTEST_S <= seconds <= LONGEST_S for seconds in rank["matmul_seconds"]):
         yield "a product of two matrices took a time that no clock shows"
+    elif size and rank["matmul_seconds"] and 2 * size**3 / min(rank["matmul_seconds"]) > FASTEST_PROCESS_FLOPS:
+        yield "its matrix products are faster than any processor"
 
 
 def _stamps(starts: Sequence[float], ends: Sequence[float], waits: Sequence[float]) -> Iterator[str]:

@@ -88,6 +88,7 @@ IMPOSSIBLE: dict[str, tuple[Change, str]] = {
     "a negative matrix": (set_rank(matmul_size=-2048), "matmul_size is -2048"),
     "an empty matrix": (set_rank(matmul_size=0), "matmul_size is 0"),
     "a product in no time": (set_rank(matmul_seconds=[1e-300]), "a product of two matrices"),
+    "a product at 2e17 FLOP/s": (set_rank(matmul_size=2048, matmul_seconds=[8.6e-8]), "faster than any processor"),
     "an infinite loss as a number": (set_in("losses", 3, float("inf")), "is inf"),
     "a loss that no sum can hold": (set_in("losses", 3, 1e308), "a loss is larger"),
     "status ok and a loss that is not finite": (set_in("losses", 3, "nan"), "its status is ok, and a loss is not"),

@@ -4,12 +4,11 @@ import codecs
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from corpus.sources import (
     BUNDLED,
     HUB_CORPORA,
-    LOCAL_EXAMPLE,
     TABLE_SUFFIXES,
     TEXT_SUFFIXES,
     Corpus,
@@ -17,14 +16,9 @@ from corpus.sources import (
     check_split,
     file_kind,
 )
-
-if TYPE_CHECKING:
-    import pyarrow
-
-TEXT_COLUMN = "text"
+from corpus.tables import ROWS_AT_ONCE, check_column, read_table_file, texts_of
 
 _READ_BYTES = 1024 * 1024
-_ROWS_PER_PIECE = 1000
 _OFFSET_BYTES_PER_ROW = 4
 
 
@@ -59,7 +53,7 @@ def text_size_bytes(corpus: Corpus, split: str) -> int | None:
 def _read_files(paths: tuple[Path, ...]) -> Iterator[str]:
     for path in paths:
         try:
-            yield from _read_text_file(path) if file_kind(path) in TEXT_SUFFIXES else _read_table_file(path)
+            yield from _read_text_file(path) if file_kind(path) in TEXT_SUFFIXES else _read_table_rows(path)
         except OSError as error:
             raise ValueError(f"the corpus' file {path} cannot be read: {error}") from error
 
@@ -76,7 +70,7 @@ def _read_text_file(path: Path) -> Iterator[str]:
             except UnicodeDecodeError as error:
                 raise ValueError(
                     f"the corpus' file {path} is not UTF-8 at byte {read_bytes - pending_bytes + error.start} "
-                    f"({error.reason}): convert the file to UTF-8"
+                    f"({error.reason}): {_remedy(path)}"
                 ) from error
             read_bytes += len(block)
             if text:
@@ -85,75 +79,33 @@ def _read_text_file(path: Path) -> Iterator[str]:
                 return
 
 
-def _read_table_file(path: Path) -> Iterator[str]:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ValueError(f"reading {path} needs the package pyarrow: install what envs/workflow.txt lists") from error
-    try:
-        batches = _parquet_batches(path) if file_kind(path) == ".parquet" else _arrow_batches(path)
-        for batch in batches:
-            yield from (piece for piece, _ in _texts_of(batch, str(path)))
-    except pyarrow.ArrowInvalid as error:
-        raise ValueError(f"the corpus' file {path} is not a valid {path.suffix[1:]} file: {error}") from error
+def _remedy(path: Path) -> str:
+    """Return what to do with a file that is no UTF-8, by what it begins with."""
+    with path.open("rb") as file:
+        start = file.read(8)
+    kinds = {b"PAR1": "a parquet file", b"ARROW1": "an arrow file", b"\xff\xff\xff\xff": "an arrow stream"}
+    packed = {b"\x1f\x8b": "gzip", b"PK": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+    for magic, kind in kinds.items():
+        if start.startswith(magic):
+            return f"it is {kind}, so give it that suffix ({' or '.join(TABLE_SUFFIXES)})"
+    for magic, kind in packed.items():
+        if start.startswith(magic):
+            return f"it is packed with {kind}, so unpack it"
+    return "convert the file to UTF-8"
 
 
-def _parquet_batches(path: Path) -> Iterator["pyarrow.RecordBatch"]:
-    import pyarrow.parquet
-
-    with pyarrow.parquet.ParquetFile(path, memory_map=True) as file:
-        _check_column(file.schema_arrow.names, str(path))
-        yield from file.iter_batches(batch_size=_ROWS_PER_PIECE, columns=[TEXT_COLUMN], use_threads=False)
-
-
-def _arrow_batches(path: Path) -> Iterator["pyarrow.RecordBatch"]:
-    import pyarrow
-
-    # Arrow has two formats under one suffix: the stream, which `datasets` writes, and the file with an index.
-    with pyarrow.memory_map(str(path)) as source:
-        try:
-            reader = pyarrow.ipc.open_stream(source)
-        except pyarrow.ArrowInvalid:
-            source.seek(0)
-            reader = pyarrow.ipc.open_file(source)
-        _check_column(reader.schema.names, str(path))
-        if hasattr(reader, "num_record_batches"):
-            yield from (reader.get_batch(index) for index in range(reader.num_record_batches))
-        else:
-            yield from reader
-
-
-def _check_column(names: list[str], where: str) -> None:
-    if TEXT_COLUMN not in names:
-        raise ValueError(
-            f"{where} has no column {TEXT_COLUMN!r}: its columns are {', '.join(names) or '(none)'}; rename the one "
-            f"that holds the text to {TEXT_COLUMN!r}"
-        )
-
-
-def _texts_of(table: "pyarrow.RecordBatch | pyarrow.Table", where: str) -> Iterator[tuple[str, int]]:
-    """Yield (text, rows) for up to a thousand rows at a time, joined as they are."""
-    import pyarrow
-
-    column = table[TEXT_COLUMN]
-    is_text = (pyarrow.types.is_string, pyarrow.types.is_large_string, pyarrow.types.is_string_view)
-    if not any(check(column.type) for check in is_text):
-        raise ValueError(f"{where} has a column {TEXT_COLUMN!r} of type {column.type}: it must hold strings")
-    if column.null_count:
-        raise ValueError(f"{where} has rows without text (null): remove them or make them empty strings")
-    for start in range(0, len(column), _ROWS_PER_PIECE):
-        rows = column.slice(start, _ROWS_PER_PIECE).to_pylist()
-        yield "".join(rows), len(rows)
+def _read_table_rows(path: Path) -> Iterator[str]:
+    for texts in read_table_file(path):
+        yield "".join(texts)
 
 
 def _read_hub(hub: HubCorpus, split: str) -> Iterator[str]:
-    dataset = _load_hub(hub, split)
     num_rows = text_bytes = 0
-    for table in dataset.with_format("arrow").iter(batch_size=_ROWS_PER_PIECE):
-        for piece, rows in _texts_of(table, f"{hub.path}, split {split}"):
-            num_rows += rows
-            text_bytes += len(piece.encode())
-            yield piece
+    for texts in hub_texts(hub, split):
+        num_rows += len(texts)
+        piece = "".join(texts)
+        text_bytes += len(piece.encode())
+        yield piece
     found = (num_rows, text_bytes + _OFFSET_BYTES_PER_ROW * num_rows)
     if found != hub.counts[split]:
         raise ValueError(
@@ -161,6 +113,15 @@ def _read_hub(hub: HubCorpus, split: str) -> Iterator[str]:
             f"bytes, but must have {hub.counts[split][0]} and {hub.counts[split][1]}: the local copy is damaged or "
             "another; remove it from the Hugging Face cache and run again"
         )
+
+
+def hub_texts(hub: HubCorpus, split: str) -> Iterator[list[str]]:
+    """Yield the texts of a split of the hub, row by row, up to a thousand at a time."""
+    num_rows = 0
+    for table in _load_hub(hub, split).with_format("arrow").iter(batch_size=ROWS_AT_ONCE):
+        for texts in texts_of(table, f"{hub.path}, split {split},", num_rows):
+            num_rows += len(texts)
+            yield texts
 
 
 def _load_hub(hub: HubCorpus, split: str) -> Any:
@@ -178,8 +139,21 @@ def _load_hub(hub: HubCorpus, split: str) -> Any:
     except Exception as error:
         raise ValueError(
             f"{hub.path} ({hub.config}) could not be loaded from the Hugging Face hub, nor from this machine's cache "
-            f"of it ({type(error).__name__}: {error}). Where the hub cannot be reached, give the text as a local "
-            f"folder, {LOCAL_EXAMPLE}, or use the corpus {BUNDLED!r}; where it can, run again"
+            f"of it ({type(error).__name__}: {error}). Where the hub can be reached, run again. {_copy_instead(hub)}"
         ) from error
-    _check_column(dataset.column_names, hub.path)
+    check_column(dataset.column_names, hub.path)
     return dataset
+
+
+def _copy_instead(hub: HubCorpus) -> str:
+    names = ", ".join(name for split in hub.counts for name in hub.files[split])
+    return (
+        f"Where it cannot, copy the parquet files of {hub.config} ({names}) from a machine that has them into one "
+        "folder, and write in the study\n\n"
+        "    corpus:\n"
+        "      path: /path/to/that/folder\n"
+        f"      name: {hub.config}\n\n"
+        "Text and tokens are then the same as the hub's, but a local folder is another corpus to this project: its "
+        "cells have other ids, and records of the one do not count for the other. Text of your own is given likewise; "
+        f"`corpus: {BUNDLED}` needs no network"
+    )

@@ -10,11 +10,13 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from corpus.gpt2 import tokenizer_name
+from corpus.shards import check_shards
 
 BUNDLED = "bundled"
 BUNDLED_FOLDER = Path("corpora") / "bundled"
@@ -34,15 +36,17 @@ _ENDS_BYTES = 64 * 1024
 
 @dataclasses.dataclass(frozen=True)
 class HubCorpus:
-    """A data set on the Hugging Face hub; `counts` is (rows, num_bytes) per split, as the hub's own card gives them.
+    """A data set on the Hugging Face hub.
 
-    num_bytes is the size in Arrow: the text in UTF-8 plus four bytes for every row.
+    counts: (rows, num_bytes) per split, as the hub's own card gives them; num_bytes is the size in Arrow: the text in
+    UTF-8 plus four bytes for every row. files: per split, the names of the parquet files that hold it.
     """
 
     path: str
     config: str
     revision: str
     counts: dict[str, tuple[int, int]]
+    files: dict[str, tuple[str, ...]]
 
 
 WIKITEXT_103 = HubCorpus(
@@ -50,6 +54,11 @@ WIKITEXT_103 = HubCorpus(
     config="wikitext-103-raw-v1",
     revision="b08601e04326c79dfdd32d625aee71d232d685c3",
     counts={"train": (1_801_350, 546_500_949), "validation": (3_760, 1_159_288), "test": (4_358, 1_305_088)},
+    files={
+        "train": ("train-00000-of-00002.parquet", "train-00001-of-00002.parquet"),
+        "validation": ("validation-00000-of-00001.parquet",),
+        "test": ("test-00000-of-00001.parquet",),
+    },
 )
 HUB_CORPORA = {"wikitext-103": WIKITEXT_103}
 
@@ -136,15 +145,25 @@ def _names() -> str:
 
 
 def _suggestion(value: str, root: Path) -> str:
-    if _absolute(value, root).exists():
+    if value and _exists(_absolute(value, root)):
         return f"for a local file or folder write {json.dumps({'path': value})}"
     nearest = difflib.get_close_matches(value.lower(), [BUNDLED, *HUB_CORPORA], n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     return f"{hint}There are {_names()}, and local text by {LOCAL_EXAMPLE}"
 
 
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long, a folder that may not be entered
+        return False
+
+
 def _absolute(path: str, root: Path) -> Path:
-    return root / Path(path).expanduser()
+    try:
+        return root / Path(path).expanduser()
+    except RuntimeError as error:  # of a user whom this machine does not know
+        raise ValueError(f"the corpus' path {path!r}: there is no such home folder; write the path out") from error
 
 
 def _resolve_bundled(root: Path) -> Corpus:
@@ -168,16 +187,20 @@ def _resolve_local(value: dict[str, Any], root: Path) -> Corpus:
     if not isinstance(value.get("path"), str) or not value["path"]:
         raise ValueError(f"the corpus {value!r} has no path: write it like {LOCAL_EXAMPLE}")
     path = _absolute(value["path"], root)
-    name = _local_name(value, path)
-    if not path.exists():
-        raise ValueError(
-            f"the corpus' path {path} does not exist: correct it (a relative path starts at {root}), or use one of "
-            f"{_names()}"
-        )
-    folder = path if path.is_dir() else path.parent
     try:
+        if not path.exists():
+            raise ValueError(
+                f"the corpus' path {path} does not exist: correct it (a relative path starts at {root}), or use one of "
+                f"{_names()}"
+            )
+        name = _local_name(value, path)
+        folder = path if path.is_dir() else path.parent
         files = _find_files(path) if path.is_dir() else {TRAIN: (_checked_file(path),)}
         for split, paths in files.items():
+            for file in paths:
+                if not stat.S_ISREG(file.stat().st_mode):
+                    raise ValueError(f"the corpus' file {file} is no regular file: give one, or move this one away")
+            check_shards(paths)
             if not any(file.stat().st_size for file in paths):
                 raise ValueError(f"the corpus' split {split} is empty ({paths[0]}): give a file with text")
         revision = _fingerprint(files, folder)

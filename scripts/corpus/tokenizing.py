@@ -11,8 +11,10 @@ import contextlib
 import datetime
 import errno
 import hashlib
+import json
 import os
 import queue
+import re
 import signal
 import struct
 import subprocess
@@ -24,6 +26,7 @@ from typing import IO, Any
 from atomic import replace_when_complete, write_json
 from corpus.cutting import cut_text
 from corpus.gpt2 import check_tiktoken, read_vocabulary
+from corpus.places import place_of_byte
 from corpus.reading import read_text, text_size_bytes
 from corpus.sources import Corpus, check_split
 from corpus.verify import BYTES_PER_TOKEN, DTYPE, TokensInfo
@@ -32,6 +35,7 @@ from corpus.verify import BYTES_PER_TOKEN, DTYPE, TokensInfo
 # worker grows for minutes, to several times what it needs.
 CHUNK_CHARS = 200_000
 CHUNKS_IN_FLIGHT_PER_PROCESS = 2  # one being tokenized and one waiting, so that no worker waits for the parent
+_LONG_RUN_CHARS = 100_000  # tiktoken gives up at about a million
 _SCRIPTS_FOLDER = Path(__file__).resolve().parents[1]
 _WORKER_CODE = "from corpus.tokenizing import run_worker; run_worker()"
 _HEADER = struct.Struct("<cQ")  # kind, number of bytes that follow
@@ -41,6 +45,14 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 class WorkerDied(RuntimeError):
     """A worker process ended while its work was still wanted."""
+
+
+class CannotTokenize(ValueError):
+    """tiktoken refuses a chunk; `offset_bytes` says where in the chunk the trouble probably begins."""
+
+    def __init__(self, message: str, offset_bytes: int) -> None:
+        super().__init__(message)
+        self.offset_bytes = offset_bytes
 
 
 def tokenize_corpus(
@@ -75,13 +87,17 @@ def tokenize_corpus(
             TokenizerPool(num_processes) as pool,
             contextlib.closing(pool.tokenize(chunks)) as results,
         ):
-            for chunk, tokens in results:
-                text_hash.update(chunk)
-                text_bytes += len(chunk)
-                tokens_hash.update(tokens)
-                tokens_bytes += len(tokens)
-                file.write(tokens)
-                bar.update(len(chunk))
+            try:
+                for chunk, tokens in results:
+                    text_hash.update(chunk)
+                    text_bytes += len(chunk)
+                    tokens_hash.update(tokens)
+                    tokens_bytes += len(tokens)
+                    file.write(tokens)
+                    bar.update(len(chunk))
+            except CannotTokenize as error:
+                place = place_of_byte(corpus, split, text_bytes + error.offset_bytes)
+                raise ValueError(f"{place}: {error}") from error
         if not text_bytes:
             raise ValueError(f"the corpus {corpus.name!r}, split {split!r}, is empty: give one with text")
         # From here to the end the two files must not disagree under a .json that says "finished".
@@ -134,8 +150,8 @@ class TokenizerPool:
     def tokenize(self, chunks: Iterable[bytes]) -> Generator[tuple[bytes, bytes], None, None]:
         """Yield (chunk, its tokens as little-endian uint16) in the order of `chunks`, which are UTF-8.
 
-        At most two chunks per process are held, however fast `chunks` come. Raises WorkerDied, and ValueError where
-        tiktoken cannot tokenize a chunk.
+        At most two chunks per process are held, however fast `chunks` come. Raises WorkerDied, and CannotTokenize
+        where tiktoken refuses a chunk.
         """
         in_flight: collections.deque[tuple[bytes, concurrent.futures.Future[bytes]]] = collections.deque()
         for chunk in chunks:
@@ -173,7 +189,7 @@ class TokenizerPool:
         finally:
             self._idle.put(worker)
         if kind == _FAILURE:
-            raise ValueError(answer.decode())
+            raise CannotTokenize(**json.loads(answer))
         return answer
 
 
@@ -199,11 +215,23 @@ def _tokens_of(encoding: Any, text: str) -> tuple[bytes, bytes]:
         return _TOKENS, encoding.encode_to_numpy(text, disallowed_special=()).astype("<u2").tobytes()
     # tiktoken's errors come as a BaseException of its own, for example for a million white-space characters on end.
     except BaseException as error:
+        start, end = _longest_run(text)
         message = (
-            f"tiktoken cannot tokenize the {len(text)} characters that begin with {text[:40]!r} "
+            f"tiktoken cannot tokenize what begins there, {end - start:,} characters of white space on end "
             f"({type(error).__name__}: {error}): break up runs of a million characters of one kind"
         )
-        return _FAILURE, message.encode(errors="replace")
+        if end - start < _LONG_RUN_CHARS:
+            start = 0
+            message = f"tiktoken cannot tokenize the {len(text):,} characters from there on: {error}"
+        failure = {"message": message, "offset_bytes": len(text[:start].encode())}
+        return _FAILURE, json.dumps(failure).encode()
+
+
+def _longest_run(text: str) -> tuple[int, int]:
+    """Return where the longest run of white space begins and ends."""
+    return max(
+        (match.span() for match in re.finditer(r"\s+", text)), key=lambda span: span[1] - span[0], default=(0, 0)
+    )
 
 
 def _die_with_parent() -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from corpus import reading, sources
 from corpus.reading import read_text
@@ -63,7 +64,9 @@ def test_resolving_imports_nothing_heavy():
 def test_bundled():
     corpus = resolve_corpus("bundled", ROOT)
     assert corpus.splits == ("train", "validation", "test")
-    assert corpus.identity == {"source": "bundled", "revision": corpus.revision, "tokenizer": "gpt2:9f08c598c09a"}
+    # Every record of the demo was measured with it: another revision would make every cell another one.
+    assert corpus.identity == {"source": "bundled", "revision": "d68bb8aa5fd25473", "tokenizer": "gpt2:9f08c598c09a"}
+    assert corpus.key == "bundled-64340230"
     assert whole(corpus).startswith("MACBETH")
     for split in corpus.splits:
         text = whole(corpus, split)
@@ -99,7 +102,7 @@ def test_wikitext_103_is_pinned():
     assert corpus.source == "Salesforce/wikitext/wikitext-103-raw-v1"
     assert corpus.revision == "b08601e04326c79dfdd32d625aee71d232d685c3"
     assert corpus.splits == ("train", "validation", "test")
-    assert corpus.key.startswith("wikitext-103-") and len(corpus.key) == len("wikitext-103-") + 8
+    assert corpus.key == "wikitext-103-4dbc3224"
     assert reading.text_size_bytes(corpus, "test") == 1_305_088 - 4 * 4_358
 
 
@@ -118,6 +121,9 @@ def test_wikitext_103_is_pinned():
         ({"path": "corpora/bundled", "name": "../up"}, r"name '../up' cannot name a folder: use letters"),
         ({"path": "corpora/bundled", "name": ""}, r"name '' cannot name a folder"),
         ({"path": "corpora/bundled/README.md"}, r"README\.md is of no kind that can be read: give UTF-8 text"),
+        ({"path": "~nosuchuser/x"}, r"path '~nosuchuser/x': there is no such home folder; write the path out"),
+        ({"path": "x" * 5000}, "cannot be read"),
+        ("x" * 5000, "There are 'bundled'"),
         ({"path": "corpora"}, r"has no text to read \(the folder .*bundled has some\)"),
     ],
 )
@@ -178,12 +184,60 @@ def test_files_without_a_split_are_train_in_natural_order(tmp_path):
         ({"train.raw": "x", "train.tokens": "y"}, r"several kinds for train \(\.raw, \.tokens\)"),
         ({"train-test.txt": "x"}, r"names several splits \(test, train\)"),
         ({"train.txt": ""}, "split train is empty"),
+        (
+            {"a-00000-of-00002.txt": "x"},
+            r"1 of 2 shards a-\.\.\.-of-00002\.txt .*; missing are a-00001-of-00002\.txt\. Put",
+        ),
+        (
+            {"train/0-00001-of-00003.txt": "x"},
+            r"missing are 0-00002-of-00003\.txt, 0-00003-of-00003\.txt|missing are 0-00000",
+        ),
+        ({"a-0-of-3.txt": "x", "a-2-of-3.txt": "x"}, r"2 of 3 shards .* missing are a-1-of-3\.txt"),
+        ({"a-1-of-3.txt": "x", "a-3-of-3.txt": "x"}, r"2 of 3 shards .* missing are a-2-of-3\.txt"),
+        ({"a-7-of-3.txt": "x"}, "0 of 3 shards"),
+        ({"a-0-of-999999999.txt": "x"}, r"missing are a-000000001-of-999999999.* and 999999993 more"),
+        ({"a-0-of-1.txt": "x", "a-0-of-2.txt": "y", "a-1-of-2.txt": "z"}, r"several divisions \(-of-1, -of-2\)"),
+        ({"test-0-of-2.txt": "x", "train.txt": "y"}, r"missing are test-1-of-2\.txt"),
         ({"train.txt": "x", "test.txt": ""}, "split test is empty"),
     ],
 )
 def test_folders_that_are_no_corpus(tmp_path, files, message):
     with pytest.raises(ValueError, match=message):
         local(write_folder(tmp_path, files))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_all_shards_together_are_a_corpus(tmp_path, first):
+    files = {f"train-{number:05}-of-00012.txt": f"{number} " for number in range(first, first + 12)}
+    assert whole(local(write_folder(tmp_path, {**files, "test-0-of-1.txt": "x"}))) == "".join(files.values())
+
+
+def test_one_shard_by_its_own_path_is_refused_until_its_name_claims_no_more(tmp_path):
+    write_folder(tmp_path, {"train-00000-of-00002.txt": "x", "train-00001-of-00002.txt": "y"})
+    with pytest.raises(
+        ValueError, match=r"missing are train-00001-of-00002\.txt\. .* a corpus of its own once its name"
+    ):
+        local(tmp_path / "train-00000-of-00002.txt")
+    (tmp_path / "train-00000-of-00002.txt").rename(tmp_path / "part.txt")
+    assert whole(local(tmp_path / "part.txt")) == "x"
+
+
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "train.txt")
+    for path in (tmp_path, tmp_path / "train.txt"):
+        with pytest.raises(ValueError, match=r"train\.txt is no regular file"):
+            local(path)
+
+
+def test_a_folder_that_may_not_be_read_is_one_message(tmp_path, monkeypatch):
+    def refused(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", refused)
+    with pytest.raises(ValueError, match=r"cannot be read \(Permission denied\)"):
+        local(tmp_path)
+    with pytest.raises(ValueError, match="no corpus named"):
+        resolve_corpus("x/y", tmp_path)
 
 
 def test_a_broken_link_is_an_error(tmp_path):
@@ -294,7 +348,9 @@ def test_table_mistakes_are_explained(tmp_path):
         whole(local(path))
     with pytest.raises(ValueError, match="of type int64: it must hold strings"):
         whole(local(write_parquet(tmp_path / "b.parquet", [1, 2])))
-    with pytest.raises(ValueError, match="rows without text"):
+    with pytest.raises(
+        ValueError, match=r"c\.parquet has rows without text \(null\), the first of them row 1, counted"
+    ):
         whole(local(write_parquet(tmp_path / "c.parquet", ["x", None])))
     for suffix in (".parquet", ".arrow"):
         (tmp_path / f"d{suffix}").write_bytes(b"this is no table at all")
@@ -321,7 +377,8 @@ def hub(tmp_path, monkeypatch):
     files = "".join(f"  - split: {split}\n    path: wikitext-103-raw-v1/{split}-*\n" for split in splits)
     (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: wikitext-103-raw-v1\n  data_files:\n{files}---\n")
     counts = {split: (len(rows), len("".join(rows).encode()) + 4 * len(rows)) for split, rows in splits.items()}
-    corpus = HubCorpus(path=str(folder), config="wikitext-103-raw-v1", revision="main", counts=counts)
+    names = {split: (f"{split}-00000-of-00001.parquet",) for split in splits}
+    corpus = HubCorpus(str(folder), config="wikitext-103-raw-v1", revision="main", counts=counts, files=names)
     monkeypatch.setitem(sources.HUB_CORPORA, "wikitext-103", corpus)
     return corpus
 
@@ -359,5 +416,26 @@ def test_an_unreachable_hub_is_explained(monkeypatch):
         raise ConnectionError("Couldn't reach the Hub")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
-    with pytest.raises(ValueError, match=r"could not be loaded .*ConnectionError.*\{\"path\": .*'bundled'"):
+    with pytest.raises(ValueError, match=r"could not be loaded .*ConnectionError") as caught:
         whole(resolve_corpus("wikitext-103", ROOT), "test")
+    message = str(caught.value)
+    for names in sources.WIKITEXT_103.files.values():
+        for name in names:
+            assert name in message
+    assert "is another corpus to this project: its cells have other ids" in message
+    example = yaml.safe_load(message.split("\n\n")[1])
+    assert set(example["corpus"]) == {"path", "name"}
+
+
+def test_a_copy_of_the_hubs_files_is_the_same_text_and_another_corpus(hub, tmp_path):
+    """As the message about an unreachable hub says: its YAML works, with files of these names."""
+    folder = tmp_path / "copied"
+    folder.mkdir()
+    for names in hub.files.values():
+        for name in names:
+            shutil.copy(Path(hub.path) / hub.config / name, folder)
+    copied, original = local(folder, name=hub.config), resolve_corpus("wikitext-103", ROOT)
+    assert copied.splits == original.splits
+    for split in copied.splits:
+        assert whole(copied, split) == whole(original, split)
+    assert copied.identity != original.identity and copied.key != original.key

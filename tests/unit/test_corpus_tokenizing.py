@@ -130,6 +130,13 @@ def test_the_file_and_its_description(tmp_path, encoding):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["train.bin", "train.json"]
 
 
+def test_tokens_of_the_bundled_corpus_never_change(tmp_path):
+    """Records were measured with them: in a table they stand beside those of today."""
+    info = tokenize_corpus(resolve_corpus("bundled", ROOT), "train", tmp_path / "train.bin", 2)
+    assert info.num_tokens == 226_946
+    assert info.tokens_sha256 == "8cc3dc31ca4c189c05caf015ea464e3d3953566d7445edc5b058ea915f1ca360"
+
+
 def test_processes_and_chunks_change_nothing(tmp_path):
     corpus = resolve_corpus("bundled", ROOT)
     ways = [(1, 500_000), (2, 10_000), (3, 1_000)]
@@ -215,11 +222,37 @@ def test_a_mistake_at_the_command_line_is_one_message(tmp_path, arguments, messa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_tiktoken_cannot_do_is_explained(tmp_path, capfd):
-    corpus = corpus_of(tmp_path / "a.txt", "a" + " " * 3_000_000 + "b")
-    with pytest.raises(ValueError, match=r"tiktoken cannot tokenize .* break up runs of a million"):
-        tokenize_corpus(corpus, "train", tmp_path / "t.bin", 1)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+SPACES = "a" + " " * 1_200_000 + "b"
+
+
+@pytest.mark.parametrize(
+    ("files", "place"),
+    [
+        ({"a.txt": "one\ntwo é" + SPACES}, r"a\.txt, line 2, byte 11 of the file: "),
+        ({"part1.txt": "x\n" * 300_000, "part2.txt": "\n\n" + SPACES}, r"part2\.txt, line 3, byte 3 of the file: "),
+        ({"a.parquet": ["x", "", "yé" + SPACES]}, r"a\.parquet, row 2, byte 4 of its text \(counted from 0\): "),
+        (
+            {"part1.parquet": ["x"] * 1500, "part2.parquet": ["y", SPACES]},
+            r"part2\.parquet, row 1, byte 1 of its text .*: ",
+        ),
+    ],
+)
+def test_what_tiktoken_cannot_do_is_explained(tmp_path, capfd, files, place):
+    import pyarrow
+    import pyarrow.parquet
+
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for name, content in files.items():
+        if isinstance(content, str):
+            (folder / name).write_text(content)
+        else:
+            pyarrow.parquet.write_table(pyarrow.table({"text": content}), folder / name)
+    corpus = resolve_corpus({"path": str(folder)}, ROOT)
+    message = place + r"tiktoken cannot tokenize what begins there, 1,200,000 characters .* break up runs of a million"
+    with pytest.raises(ValueError, match=message):
+        tokenize_corpus(corpus, "train", tmp_path / "t.bin", 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
 
 
 # --- complete or absent

@@ -40,7 +40,7 @@ if workflow.is_main_process:
 unusable = unusable_studies(ROOT, {rule.name for rule in workflow.rules})
 for study_name, reason in unusable.items():
     if study_name in sys.argv:
-        raise WorkflowError(reason)
+        stop(reason)
     logger.warning(reason)
 
 for study_name in study_names(ROOT):
@@ -79,11 +79,13 @@ onstart:
 
 
 onsuccess:
+    remove_change_note()
     for study in requested_studies:
         logger.info(f"{study.name}: tables and figures are in {study_folder(RESULTS, study)}")
 
 
 onerror:
+    remove_change_note()
     # Cells that failed stop the rules behind them; what the others measured is written all the same.
     for study in requested_studies:
         write_partial_outputs(study, log)

@@ -10,6 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from made_from import measurements_digests, note_made_from
 from matrix.errors import ConfigError
 from matrix.studies import load_hardware, load_study
 from metrics.columns import write_measurements
@@ -26,10 +27,13 @@ def main() -> int:
     parser.add_argument("--study", required=True, help="name of the file in config/studies/")
     parser.add_argument("--system", required=True, help="name of the file in config/systems/")
     parser.add_argument("--output", type=Path, required=True, help="the CSV to write")
+    parser.add_argument("--made-from", type=Path, help="file for the digests of what went into it")
     args = parser.parse_args()
     try:
         study = load_study(args.study, args.system, ROOT)
         ask_slurm_for_reasons(study, ROOT / "results", ROOT)
+        # Before anything is read: what changes in the meantime makes the CSV anew at the next call.
+        digests = measurements_digests(study, ROOT)
         outcomes = read_outcomes(study, ROOT / "results")
         damaged = set_aside_damaged(study, outcomes, ROOT / "results")
         unreadable = unreadable_records(study, outcomes, ROOT / "results")
@@ -40,6 +44,8 @@ def main() -> int:
             print(
                 f"{path.relative_to(ROOT)}: {reason}; set aside, the next call measures the cell again", file=sys.stderr
             )
+        if args.made_from and not damaged and not unreadable:
+            note_made_from(args.made_from, digests, args.output)
     except (ConfigError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from atomic import write_json
 from matrix.cells import identity_hash
+from matrix.outcomes import Outcome
 from matrix.plan import Study, record_path, study_folder
-from matrix.sources import combined_digest
+from matrix.sources import AROUND_THE_LOOP, combined_digest
 
 FOLDER = "made_from"
 OUTPUT = "the output itself"
@@ -34,6 +35,7 @@ def measurements_digests(study: Study, root: Path) -> dict[str, str]:
         folder / "systems" / f"{study.system.name}.yaml",
         folder / "models.yaml",
         folder / "hardware.yaml",
+        root / "workflow" / "schemas" / "record.schema.yaml",
     )
     adaptors = tuple(f"frameworks/{name}.py" for name in study.frameworks)
     return {
@@ -41,12 +43,12 @@ def measurements_digests(study: Study, root: Path) -> dict[str, str]:
         "its cells": _cells_digest(study),
         "records": records_digest(study, root / "results"),
         # Of the adaptors and the loop too: rows measured by other code than today's are marked.
-        "code": combined_digest(("collect.py", "train.py", *adaptors)),
+        "code": combined_digest(("collect.py", *AROUND_THE_LOOP, *adaptors)),
     }
 
 
-def drawn_digests(kind: str, name: str, paper: str, measurements: Path, reference: Path | None, title: str) -> Digests:
-    """Return what a table or figure (`kind`) of a paper depends on."""
+def drawn_digests(kind: str, paper: str, measurements: Path, reference: Path | None, title: str = "") -> Digests:
+    """Return what the tables or the figures (`kind`: table, figure) of a paper depend on."""
     digests = {"measurements.csv": file_digest(measurements), "its title": title}
     if reference is not None:
         digests[f"reference/{reference.name}"] = file_digest(reference)
@@ -73,6 +75,11 @@ def file_digest(path: Path) -> str:
         return "unreadable"
 
 
+def is_settled(outcomes: Mapping[tuple[str, int], Outcome]) -> bool:
+    """Return whether every record that is there could be read: only then is there nothing for the next call to mend."""
+    return not any(outcome.kind in ("corrupt_record", "unreadable_record") for outcome in outcomes.values())
+
+
 def note_made_from(path: Path, digests: Digests, output: Path | None = None) -> None:
     """Write what an output was made from, after it. With `output` a change of that file by others shows as well."""
     write_json(path, {**digests, **({OUTPUT: file_digest(output)} if output else {})})
@@ -86,8 +93,20 @@ def what_changed(path: Path, digests: Digests, output: Path | None = None) -> li
     except (OSError, ValueError):
         noted = None
     if not isinstance(noted, dict):
-        return ["nothing is known of what it was made from"]
+        return ["everything, as far as is known"]
     return [name for name in {**today, **noted} if today.get(name) != noted.get(name)]
+
+
+def drawn_changes(study: Study, kind: str, name: str, root: Path) -> list[str]:
+    """Return what has changed since a table or figure of the study was written."""
+    folder = study_folder(root / "results", study)
+    digests = drawn_digests(kind, study.paper, folder / "measurements.csv", reference_path(study, root))
+    return what_changed(made_from_path(folder, kind, name), digests)
+
+
+def reference_path(study: Study, root: Path) -> Path | None:
+    """Return the file of published numbers that a study names, if it names one."""
+    return root / "reference" / f"{study.reference}.csv" if study.reference else None
 
 
 def measurements_changes(study: Study, root: Path) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from atomic import replace_when_complete
+from made_from import drawn_digests, note_made_from
 from papers.loading import find_table
 from papers.rendering import to_latex, to_markdown
 from papers.study_data import load_study_data
@@ -50,9 +51,14 @@ def main() -> int:
     parser.add_argument("--reference", type=Path, help="published numbers, a CSV of reference/")
     parser.add_argument("--output-dir", type=Path, required=True, help="where the files go")
     parser.add_argument("--title", default="", help="in place of the study's title")
+    parser.add_argument("--made-from", type=Path, help="file for the digests of what went into it")
     args = parser.parse_args()
     try:
-        write_table(args.measurements, args.paper, args.table, args.reference, args.output_dir, args.title)
+        measurements, reference = args.measurements, args.reference
+        digests = drawn_digests("table", args.paper, measurements, reference, args.title) if args.made_from else {}
+        write_table(measurements, args.paper, args.table, reference, args.output_dir, args.title)
+        if args.made_from:
+            note_made_from(args.made_from, digests)
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

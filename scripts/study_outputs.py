@@ -5,20 +5,17 @@ Called when some cells failed, where the rules behind them do not run, and by `m
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from made_from import drawn_digests, is_settled, made_from_path, measurements_digests, note_made_from, reference_path
 from make_figures import write_figure
 from make_tables import write_table
-from matrix.plan import Study, study_folder, without_record
+from matrix.plan import Study, study_folder
 from matrix.studies import load_hardware
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
 from records.reading import read_outcomes
 from records.setting_aside import set_aside_damaged
-
-# A day into 1970.
-OLD_S = 86_400
 
 
 def write_study_outputs(study: Study, root: Path) -> Path:
@@ -28,17 +25,18 @@ def write_study_outputs(study: Study, root: Path) -> Path:
     """
     folder = study_folder(root / "results", study)
     path = folder / "measurements.csv"
+    digests = measurements_digests(study, root)
     outcomes = read_outcomes(study, root / "results")
     set_aside_damaged(study, outcomes, root / "results")
     write_measurements(measurement_rows(study, outcomes, load_hardware(root)), path)
-    reference = root / "reference" / f"{study.reference}.csv" if study.reference else None
-    for table in study.tables:
-        write_table(path, study.paper, table, reference, folder / "tables")
-    for figure in study.figures:
-        write_figure(path, study.paper, figure, reference, folder / "figures")
-    if without_record(study, root / "results"):
-        # Older than any record that may come, or come back: the next call makes them anew, whatever else it runs.
-        os.utime(path, (OLD_S, OLD_S))
+    if is_settled(outcomes):
+        note_made_from(made_from_path(folder, "measurements"), digests, path)
+    reference = reference_path(study, root)
+    for kind, names, write in (("table", study.tables, write_table), ("figure", study.figures, write_figure)):
+        for name in names:
+            drawn_from = drawn_digests(kind, study.paper, path, reference)
+            write(path, study.paper, name, reference, folder / f"{kind}s")
+            note_made_from(made_from_path(folder, kind, name), drawn_from)
     return folder
 
 

@@ -23,7 +23,7 @@ from training.loop import LOOP_VERSION
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 NAME_RULE = "a name is letters, digits, - and _, at most 100, with a letter or digit first"
 # Folders beside those of systems, and beside those of a system's studies.
-NO_SYSTEM = ("tokens", "comparisons", "slurm-logs")
+NO_SYSTEM = ("tokens", "comparisons", "slurm-logs", "changes")
 NO_STUDY = ("cells",)
 # The system of profiles/slurm; no such file is in the project, because every site's is another.
 CLUSTER = "cluster"

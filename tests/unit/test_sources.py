@@ -83,7 +83,7 @@ def test_a_hash_in_a_string_is_no_comment_and_letters_beyond_ascii_count_as_one(
 
 
 def test_a_record_of_before_counts_by_the_digest_of_whole_files(scripts: Path) -> None:
-    """At first records held SHA-256 of whole files, those of the planner among them, and neither train.py nor settings."""
+    """At first records held digests of whole files, those of the planner among them, and none of train.py."""
     former = ("matrix/cells.py", "training/storage.py", *measuring_files("torch_ddp", scripts))
     recorded = {f"scripts/{name}": hashlib.sha256((scripts / name).read_bytes()).hexdigest() for name in former}
     for name in ("scripts/train.py", "scripts/launching/environment.py"):

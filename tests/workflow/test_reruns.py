@@ -110,7 +110,12 @@ def test_limits_and_systems_settings_train_nothing(project: Project) -> None:
 
 def test_an_edited_adaptor_marks_its_rows_and_forget_runs_exactly_those(project: Project) -> None:
     adaptor = "scripts/frameworks/torch_ddp.py"
+    # Words and what only the planner asks are no other code.
     project.edit(adaptor, "from __future__ import annotations\n", "from __future__ import annotations\n\n# edited\n")
+    project.edit("scripts/training/storage.py", "8.0 if", "16.0 if")
+    assert project.snakemake("tiny").jobs("train_cell") == 0
+    assert {row["code_changed"].lower() for row in project.measurements()} == {"false"}
+    project.edit(adaptor, "from __future__ import annotations\n", "from __future__ import annotations\n\nMORE = 1\n")
     run = project.snakemake("tiny")
     assert run.returncode == 0, run.output
     assert (run.jobs("train_cell"), run.jobs("collect_measurements")) == (0, 1)
@@ -194,6 +199,55 @@ def test_a_format_that_a_killed_call_left_out_is_made(project: Project, name: st
     assert run.returncode == 0, run.output
     assert (run.jobs("make_table"), run.jobs("train_cell")) == (1, 0)
     assert (project.root / "results" / "local" / "tiny" / name).is_file()
+
+
+def remade(project: Project) -> tuple[int, int, int]:
+    """Jobs of a call that trains nothing, after which another call finds nothing to do."""
+    run = project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    assert run.nothing_done or project.snakemake("tiny").nothing_done
+    return run.jobs("train_cell"), run.jobs("collect_measurements"), run.jobs("make_table")
+
+
+def test_tables_are_made_anew_for_contents_and_never_for_times(project: Project) -> None:
+    record = project.record("torch_plain")
+    whole = record.read_text()
+    for path in project.root.rglob("*"):  # of a machine whose clock was ahead
+        if path.is_file() and ".snakemake" not in path.parts:
+            os.utime(path, (2e9, 2e9))
+    assert remade(project) == (0, 0, 0)
+
+    changed = json.loads(whole)
+    changed["ranks"][0]["batch_end_s"][-1] += 1e-6
+    record.write_text(json.dumps(changed))
+    os.utime(record, (1e9, 1e9))
+    assert remade(project) == (0, 1, 1)
+
+    # Without Snakemake's memory, as in results that were copied from another checkout.
+    shutil.rmtree(project.root / ".snakemake")
+    assert remade(project) == (0, 0, 0)
+    record.write_text(whole)
+    os.utime(record, (1e9, 1e9))
+    assert remade(project) == (0, 1, 1)
+
+    project.edit("config/hardware.yaml", "V100:\n", "# edited\nV100:\n")
+    os.utime(project.root / "config/hardware.yaml", (1e9, 1e9))
+    # By hand in between: the rules have nothing left to do.
+    assert project.script("make_report.py", "tiny").returncode == 0
+    assert remade(project) == (0, 0, 0)
+
+
+def test_tables_follow_measurements_that_a_killed_call_left(project: Project) -> None:
+    """Between collecting and the tables: their sources are others than those that were noted."""
+    output = project.root / "results/local/tiny/measurements.csv"
+    output.write_text(output.read_text().replace(",tests,", ",Tests,"))
+    assert remade(project) == (0, 1, 1)
+    collect = ["--study", "tiny", "--system", "local", "--output", str(output)]
+    collect += ["--made-from", str(output.parent / "made_from/measurements.json")]
+    project.write_study(title="another title")
+    assert project.script("collect.py", *collect).returncode == 0
+    assert remade(project) == (0, 0, 1)
+    assert not (project.root / "results/changes").exists()
 
 
 def test_a_record_that_comes_back_is_in_the_tables_again(project: Project) -> None:

@@ -2,6 +2,8 @@
 import json
 import os
 import sys
+import time
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
@@ -15,13 +17,12 @@ import whole_bytecode
 from launching.environment import put_python_on_path
 from launching.interpreter import interpreter_file
 from launching.run_lock import note_owner
-from matrix.cells import identity_hash
 from matrix.config import check_config
 from matrix.errors import ConfigError, nearest
 from matrix.frameworks import environment_digest
-from matrix.plan import index_cells, record_path, study_folder
+from made_from import drawn_changes, file_digest, measurements_changes, reference_path
+from matrix.plan import index_cells, study_folder, without_record, record_path
 from matrix.plan_lines import missing_lines, plan_lines
-from matrix.sources import combined_digest
 from matrix.studies import load_hardware, load_study, load_system, misspelt_studies, study_names, unusable_studies
 from papers.loading import check_outputs
 from scheduling.endings import ask_slurm_for_reasons
@@ -34,16 +35,24 @@ RESULTS = Path("results")
 ASKED_VARIABLE = "SCALING_EVAL_STUDIES"
 TABLE_SUFFIXES = (".csv", ".md", ".tex")
 FIGURE_SUFFIXES = (".svg", ".pdf", ".png")
+# An input that no file is yet, for rules whose sources changed (tables.smk); another one in each call.
+CHANGE_NOTE = f"results/changes/{time.time_ns()}-{os.getpid()}.txt"
 # `python` in a rule is the interpreter that runs Snakemake, activated or not; a conda environment comes before it.
 put_python_on_path()
 
 
+def stop(message):
+    """End this call with a message and nothing else: Snakemake adds a traceback to every exception but this one."""
+    logger.error(message)
+    raise SystemExit(1)
+
+
 def explained(function, *args):
-    """Call it, and turn a user's mistake into Snakemake's own kind of error: a message without a traceback."""
+    """Call it, and end this call with the message of a user's mistake."""
     try:
         return function(*args)
     except ConfigError as error:
-        raise WorkflowError(str(error)) from None
+        stop(str(error))
 
 
 settings = explained(check_config, config, "config", ROOT, "config")
@@ -67,11 +76,18 @@ wildcard_constraints:
     split=r"[^/]+",
     table=r"[^/]+",
     figure=r"[^/]+",
+    call=r"[0-9-]+",
 
 
 @cache
+def read_study(name, system):
+    """Return a study; ConfigError where a file that it needs is wrong."""
+    return load_study(name, system, ROOT)
+
+
 def study_of(name, system):
-    return explained(load_study, name, system, ROOT)
+    """Return a study, or end this call with what is wrong in a file that it needs."""
+    return explained(read_study, name, system)
 
 
 @cache
@@ -85,12 +101,10 @@ def check_study(name):
     try:
         check_outputs(study.paper, study.tables, study.figures)
     except ValueError as error:
-        raise WorkflowError(f"config/studies/{name}.yaml: {error}") from None
+        stop(f"config/studies/{name}.yaml: {error}")
     if study.reference and not Path(f"reference/{study.reference}.csv").is_file():
         known = sorted(path.stem for path in Path("reference").glob("*.csv"))
-        raise WorkflowError(
-            f"config/studies/{name}.yaml: reference: no {study.reference!r}{nearest(study.reference, known)}"
-        )
+        stop(f"config/studies/{name}.yaml: reference: no {study.reference!r}{nearest(study.reference, known)}")
 
 
 def asked_studies_of(system):
@@ -106,8 +120,8 @@ def readable_studies(system, names=None):
     found = []
     for name in study_names(ROOT) if names is None else names:
         try:
-            found.append(study_of(name, system))
-        except WorkflowError as error:
+            found.append(read_study(name, system))
+        except ConfigError as error:
             logger.debug(f"not read: {error}")
     return found
 
@@ -122,9 +136,7 @@ def cell_value(wildcards, key):
     """One of a cell's values, by the id in its path."""
     cells = cells_of(wildcards.system)
     if wildcards.cell_id not in cells:
-        raise WorkflowError(
-            f"cell {wildcards.cell_id} is in no study of config/studies that can be read on system {wildcards.system}"
-        )
+        stop(f"cell {wildcards.cell_id} is in no study of config/studies that can be read on system {wildcards.system}")
     return cells[wildcards.cell_id][key]
 
 
@@ -133,17 +145,15 @@ def corpus_setting(key):
     """What the command line of the tokenizer says for a corpus, by the name of its folder."""
     known = {study.corpus.key: study.corpus_setting for study in asked_studies_of(settings["system"])}
     if key not in known:
-        raise WorkflowError(
-            f"no study is trained on a corpus with the tokens {key}; there are {', '.join(sorted(known))}"
-        )
+        stop(f"no study is trained on a corpus with the tokens {key}; there are {', '.join(sorted(known))}")
     value = known[key]
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def reference_of(wildcards):
-    """The file of published numbers that a study names, if it names one."""
-    reference = study_of(wildcards.study, wildcards.system).reference
-    return [f"reference/{reference}.csv"] if reference else []
+    """Return the file of published numbers that a study names, if it names one."""
+    path = reference_path(study_of(wildcards.study, wildcards.system), Path())
+    return [ancient(path.as_posix())] if path else []
 
 
 def needed_to_train(wildcards):
@@ -156,23 +166,79 @@ def needed_to_train(wildcards):
     if os.path.isfile(f"{folder}/record.json"):
         return []
     name = cell_value(wildcards, "environment")
-    interpreter = interpreter_file(name, system_of(w.system).environment_source(name))
+    source = system_of(w.system).environment_source(name)
+    interpreter = interpreter_file(name, source)
+    changes = changes_of_interpreter(name, source.kind)
     facts = cell_value(wildcards, "tokens")
-    return [facts, str(Path(facts).with_suffix(".bin")), *([interpreter] if interpreter else [])]
+    return [facts, str(Path(facts).with_suffix(".bin")), *([interpreter] if interpreter else []), *changes]
 
 
-def records_of(study):
-    """A study's records as inputs. One that is there is named by its absolute path, which no rule's output matches: so
-    no job is ever considered for it, whatever Snakemake finds changed in parameters or times, and it is never deleted.
+def changes_of_interpreter(environment, kind):
+    """Return an input that is to be made where the note of a Python is there and of another state of the environment's
+    files, or where that Python is gone.
     """
-    paths = [record_path(RESULTS, study.system.name, planned) for planned in study.runnable()]
-    return [path.absolute() if path.is_file() else path for path in paths]
+    note = Path(f"environments/{kind}-{environment}.txt")
+    if not note.is_file():
+        return []
+    python = Path(note.read_text(encoding="utf-8").strip())
+    is_right = kind != "venv" or python == Path(venv_folder(environment)).resolve() / "bin" / "python"
+    return [] if is_right and python.is_file() else [CHANGE_NOTE]
 
 
-def cells_digest(wildcards):
-    """Of a study's cells: a parameter, so that another set of cells is collected anew."""
+def venv_folder(environment):
+    """Return the folder of an environment, named by what its files hold and not by their time."""
+    return f"environments/venv-{environment}/{explained(environment_digest, environment, ROOT)}"
+
+
+def study_folder_of(wildcards):
+    return f"results/{wildcards.system}/{wildcards.study}"
+
+
+def missing_records(study):
+    """Return the records that a study has still to get. Those that are there are inputs of nothing: so no job is ever
+    considered for one, whatever Snakemake finds changed in parameters or times, and it is never deleted.
+    """
+    return [record_path(RESULTS, study.system.name, planned) for planned in without_record(study, RESULTS)]
+
+
+@cache
+def found_changes(name, system, kind, output=""):
+    """Return what has changed since an output of a study was made; nothing where it is not there or not whole, which
+    Snakemake sees by itself, or where it is made anew with the measurements before it.
+    """
+    study = study_of(name, system)
+    folder = study_folder(RESULTS, study)
+    if not (folder / "measurements.csv").is_file() or missing_records(study):
+        return []
+    if kind == "measurements":
+        return measurements_changes(study, ROOT)
+    return [] if found_changes(name, system, "measurements") else drawn_changes(study, kind, output, ROOT)
+
+
+def changed_outputs(study):
+    """Return what changed since an output was made, by the output, of all that are there and will be made anew."""
+    outputs = [("measurements", "")]
+    outputs += [(kind, name) for kind, names in (("table", study.tables), ("figure", study.figures)) for name in names]
+    changes = {output: found_changes(study.name, study.system.name, *output) for output in outputs}
+    return {output: found for output, found in changes.items() if found}
+
+
+def changes_of_measurements(wildcards):
+    return [CHANGE_NOTE] if found_changes(wildcards.study, wildcards.system, "measurements") else []
+
+
+def changes_of(kind):
+    """Return an input function for the tables or the figures."""
+    return lambda w: [CHANGE_NOTE] if found_changes(w.study, w.system, kind, getattr(w, kind)) else []
+
+
+def measurements_of(wildcards):
+    """Return a study's measurements as an input: of whatever age, unless this call makes them, and then in any case."""
     study = study_of(wildcards.study, wildcards.system)
-    return identity_hash({"cells": [list(planned.key) for planned in study.runnable()]})
+    path = f"{study_folder_of(wildcards)}/measurements.csv"
+    if missing_records(study) or found_changes(study.name, study.system.name, "measurements"):
+        return path
+    return ancient(path)
 
 
 def study_targets(name, wildcards=None):
@@ -180,13 +246,17 @@ def study_targets(name, wildcards=None):
     study = study_of(name, settings["system"])
     tell_budget(study)
     tell_plan(study)
+    if study not in requested_studies:
+        tell_changes(study)
     if not study.runnable():
         return []
     if study not in requested_studies:
         requested_studies.append(study)
     folder = study_folder(RESULTS, study)
     return [
-        *records_of(study),
+        *missing_records(study),
+        # Asked for here as well: Snakemake makes no missing input for a rule that has nothing else to do.
+        *([CHANGE_NOTE] if changed_outputs(study) else []),
         folder / "measurements.csv",
         # With all their formats: one that a killed call left out is made again.
         *(folder / "tables" / f"{table}{suffix}" for table in study.tables for suffix in TABLE_SUFFIXES),
@@ -199,23 +269,7 @@ def all_cores():
     try:
         return workflow.cores
     except WorkflowError:
-        raise WorkflowError(
+        stop(
             f"config/systems/{settings['system']}.yaml has no key `slurm`, so its cells run on this machine: use ./run "
             f"or give --cores; or name a cluster's file with --config system=..."
-        ) from None
-
-
-@cache
-def code_digest(*scripts):
-    """One digest of entry points and all project files they import; a parameter, so that an edit makes outputs anew."""
-    return combined_digest(scripts)
-
-
-def adaptor_code(wildcards):
-    """Of a study's adaptors: an edit trains nothing, but the rows measured before it are marked."""
-    return code_digest(*(f"frameworks/{name}.py" for name in study_of(wildcards.study, wildcards.system).frameworks))
-
-
-def table_code(script):
-    """The code behind a table or figure: the script, and the module of the paper that it imports by name."""
-    return lambda wildcards: code_digest(script, f"papers/{study_of(wildcards.study, wildcards.system).paper}.py")
+        )

@@ -6,7 +6,8 @@
 
 rule make_venv:
     input:
-        "envs/{environment}.txt",
+        requirements=ancient("envs/{environment}.txt"),
+        changes=lambda wildcards: changes_of_interpreter(wildcards.environment, "venv"),
     output:
         "environments/venv-{environment}.txt",
     log:
@@ -15,17 +16,17 @@ rule make_venv:
     conda:
         "../../envs/workflow.yaml"
     params:
-        # By what the files hold, not by their time: a copy of a file keeps an older one.
-        folder=lambda wildcards: f"environments/venv-{wildcards.environment}/{environment_digest(wildcards.environment, ROOT)}",
+        folder=lambda wildcards: venv_folder(wildcards.environment),
     shell:
-        "exec python scripts/make_venv.py --requirements {input:q} --folder {params.folder:q}"
+        "exec python scripts/make_venv.py --requirements {input.requirements:q} --folder {params.folder:q}"
         " --output {output:q} 2> >(tee {log:q} >&2)"
 
 
 # Snakemake makes it (--sdm conda); what is left is to note where.
 rule locate_conda_environment:
     input:
-        "envs/{environment}.yaml",
+        requirements=ancient("envs/{environment}.yaml"),
+        changes=lambda wildcards: changes_of_interpreter(wildcards.environment, "conda"),
     output:
         "environments/conda-{environment}.txt",
     log:
@@ -33,5 +34,7 @@ rule locate_conda_environment:
     localrule: True
     conda:
         lambda wildcards: f"../../envs/{wildcards.environment}.yaml"
+    params:
+        requirements=lambda wildcards: file_digest(Path(f"envs/{wildcards.environment}.yaml")),
     shell:
         "python scripts/note_interpreter.py --output {output:q} 2> >(tee {log:q} >&2)"

@@ -24,17 +24,13 @@ def check_start():
     system = system_of(settings["system"])
     executor = workflow.executor_plugin.name
     if queue_errors:
-        raise WorkflowError("nothing is submitted: a cell that still has a job in the queue would get a second one")
+        stop("nothing is submitted: a cell that still has a job in the queue would get a second one")
     if system.slurm and executor != "slurm":
-        raise WorkflowError(
-            f"the cells of system {system.name} are Slurm jobs (its file has `slurm`): run snakemake --profile slurm"
-        )
+        stop(f"the cells of system {system.name} are Slurm jobs (its file has `slurm`): run snakemake --profile slurm")
     if system.slurm and not has_slurm():
-        raise WorkflowError("squeue is not on PATH: start this on a login node of the cluster")
+        stop("squeue is not on PATH: start this on a login node of the cluster")
     if executor == "slurm" and not system.slurm:
-        raise WorkflowError(
-            f"config/systems/{system.name}.yaml has no key `slurm`: use ./run, or --config system=<a cluster's file>"
-        )
+        stop(f"config/systems/{system.name}.yaml has no key `slurm`: use ./run, or --config system=<a cluster's file>")
 
 
 def tell_jobs_what_is_asked():
@@ -85,3 +81,16 @@ def tell_budget(study):
     cost = explained(budget, study, RESULTS, jobs_in_queue, explained(load_hardware, ROOT))
     if cost.cells:
         logger.warning(f"{study.name} on {study.system.name}: {cost.words()}")
+
+
+def tell_changes(study):
+    """Say which outputs that are there will be made anew, and what has changed since they were made."""
+    for (kind, name), changes in changed_outputs(study).items():
+        logger.info(f"{study.name}: {f'{kind} {name}'.strip()} made anew; changed since: {', '.join(changes)}")
+
+
+def remove_change_note():
+    """Leave nothing behind that only this call's rules looked at."""
+    Path(CHANGE_NOTE).unlink(missing_ok=True)
+    with suppress(OSError):  # of a call that is at work beside this one
+        Path(CHANGE_NOTE).parent.rmdir()

@@ -1,16 +1,28 @@
-# Records -> measurements -> tables and figures: cheap, redone whenever a record, a study file or their code is newer.
+# Records -> measurements -> tables and figures: cheap, redone whenever the content of what they are made from changes.
 #
-# in   the records of a study's cells; config/; reference/
-# out  results/<system>/<study>/measurements.csv, tables/<table>.{csv,md,tex}, figures/<figure>.{svg,pdf,png}
+# in   the records of a study's cells; config/; reference/; the code of scripts/
+# out  results/<system>/<study>/measurements.csv, tables/<table>.{csv,md,tex}, figures/<figure>.{svg,pdf,png},
+#      made_from/*.json with digests of what went into each
+#
+# Snakemake compares time stamps of inputs and outputs whatever rerun-triggers says, so no input here may be newer than
+# an output: records that are there are no inputs at all, and files are ancient(). What has changed is found by digests
+# (scripts/made_from.py), and a rule with a changed source gets one more input that is not there yet: the note of
+# `note_changes`, made once in a call. So nothing here needs what Snakemake remembers in .snakemake either.
+
+
+rule note_changes:
+    output:
+        # No temp(), which would not remove a target; the hooks at the end of a call do.
+        "results/changes/{call}.txt",
+    localrule: True
+    shell:
+        ": >{output:q}"
 
 
 rule collect_measurements:
     input:
-        records=lambda wildcards: records_of(study_of(wildcards.study, wildcards.system)),
-        study="config/studies/{study}.yaml",
-        system="config/systems/{system}.yaml",
-        models="config/models.yaml",
-        hardware="config/hardware.yaml",
+        missing_records=lambda wildcards: missing_records(study_of(wildcards.study, wildcards.system)),
+        changes=changes_of_measurements,
     output:
         measurements="results/{system}/{study}/measurements.csv",
     log:
@@ -18,19 +30,17 @@ rule collect_measurements:
     localrule: True
     conda:
         "../../envs/workflow.yaml"
-    params:
-        code=lambda wildcards: code_digest("collect.py"),
-        adaptors=adaptor_code,
-        cells=cells_digest,
     shell:
         "python scripts/collect.py --study {wildcards.study:q} --system {wildcards.system:q}"
-        " --output {output.measurements:q} 2> >(tee {log:q} >&2)"
+        " --output {output.measurements:q} --made-from results/{wildcards.system}/{wildcards.study}/made_from/measurements.json"
+        " 2> >(tee {log:q} >&2)"
 
 
 rule make_table:
     input:
-        measurements="results/{system}/{study}/measurements.csv",
+        measurements=measurements_of,
         reference=reference_of,
+        changes=changes_of("table"),
     output:
         multiext("results/{system}/{study}/tables/{table}", *TABLE_SUFFIXES),
     log:
@@ -39,19 +49,20 @@ rule make_table:
     conda:
         "../../envs/workflow.yaml"
     params:
-        code=table_code("make_tables.py"),
         paper=lambda wildcards: study_of(wildcards.study, wildcards.system).paper,
-        reference=lambda wildcards, input: f"--reference {input.reference}" if input.reference else "",
+        reference=lambda wildcards, input: ["--reference", input.reference] if input.reference else [],
+        folder=study_folder_of,
     shell:
         "python scripts/make_tables.py --measurements {input.measurements:q} --paper {params.paper:q}"
-        " --table {wildcards.table:q} {params.reference}"
-        " --output-dir results/{wildcards.system}/{wildcards.study}/tables 2> >(tee {log:q} >&2)"
+        " --table {wildcards.table:q} {params.reference:q} --output-dir {params.folder:q}/tables"
+        " --made-from {params.folder:q}/made_from/table-{wildcards.table:q}.json 2> >(tee {log:q} >&2)"
 
 
 rule make_figure:
     input:
-        measurements="results/{system}/{study}/measurements.csv",
+        measurements=measurements_of,
         reference=reference_of,
+        changes=changes_of("figure"),
     output:
         multiext("results/{system}/{study}/figures/{figure}", *FIGURE_SUFFIXES),
     log:
@@ -60,10 +71,10 @@ rule make_figure:
     conda:
         "../../envs/workflow.yaml"
     params:
-        code=table_code("make_figures.py"),
         paper=lambda wildcards: study_of(wildcards.study, wildcards.system).paper,
-        reference=lambda wildcards, input: f"--reference {input.reference}" if input.reference else "",
+        reference=lambda wildcards, input: ["--reference", input.reference] if input.reference else [],
+        folder=study_folder_of,
     shell:
         "python scripts/make_figures.py --measurements {input.measurements:q} --paper {params.paper:q}"
-        " --figure {wildcards.figure:q} {params.reference}"
-        " --output-dir results/{wildcards.system}/{wildcards.study}/figures 2> >(tee {log:q} >&2)"
+        " --figure {wildcards.figure:q} {params.reference:q} --output-dir {params.folder:q}/figures"
+        " --made-from {params.folder:q}/made_from/figure-{wildcards.figure:q}.json 2> >(tee {log:q} >&2)"

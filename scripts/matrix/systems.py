@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from cores import available_cores
+from matrix.gpus import visible_gpus
 
 # Its packages are among those of the workflow itself.
 WORKFLOW_ENVIRONMENT = "torch"
@@ -168,25 +168,3 @@ def _environment_source(name: str, config: Mapping[str, Any]) -> EnvironmentSour
     if source.kind in ("workflow", "venv", "conda") and "python" in given:
         raise ValueError(f"environments.{name}.python: kind `{source.kind}` brings its own interpreter; remove the key")
     return source
-
-
-def visible_gpus() -> tuple[str, ...]:
-    """Names of the NVIDIA GPUs this process may use, as the driver gives them; empty where there is no driver."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return ()
-    try:
-        names = [
-            pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount())
-        ]
-    finally:
-        pynvml.nvmlShutdown()
-    # What CUDA_VISIBLE_DEVICES hides is not ours to plan with; entries may be indices, UUIDs or MIG names.
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return tuple(names)
-    chosen = [entry.strip() for entry in visible.split(",") if entry.strip() not in ("", "-1", "NoDevFiles")]
-    return tuple(names[int(e)] if e.isdecimal() and int(e) < len(names) else names[0] for e in chosen if names)

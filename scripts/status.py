@@ -1,10 +1,10 @@
 """Show what became of a study's cells, or set records aside so that their cells run again.
 
-    status.py [STUDY ...]                       every cell: done, running, failed and why, how long it took
-    status.py forget [--status oom,not_available] [--code-changed] STUDY
+    status.py [STUDY ...]           every cell: done, running, failed and why, how long it took
+    status.py forget [--status oom,not_available] [--code-changed] [--busy-host] [--cell ID] [--framework NAME] STUDY
 
-Without a study: those that config/config.yaml names. `forget` deletes nothing: the record stays beside its cell as
-record.forgotten-<time>.json.
+Without a study: every one of config/studies/ that can be read. `forget` takes the records that are all that its options
+say, and deletes nothing: a record stays beside its cell as record.forgotten-<time>.json.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import csv
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import whole_bytecode  # noqa: F401  (first of the project's modules, for what its import does)
 from atomic import replace_when_complete
@@ -24,7 +25,8 @@ from matrix.config import read_config
 from matrix.errors import ConfigError, nearest
 from matrix.outcomes import RECORDED_STATUSES, Outcome
 from matrix.plan import PlannedCell, Study, record_path
-from matrix.studies import load_study
+from matrix.studies import load_study, study_names
+from metrics.circumstances import BUSY_HOST_PERCENT, others_cpu_percent
 from records.reading import read_outcomes
 from records.setting_aside import forget
 from scheduling.endings import ask_slurm_for_reasons
@@ -57,22 +59,82 @@ def run_show(arguments: Sequence[str]) -> int:
     parser.add_argument("--system", help="name of the file in config/systems/ (default: the one of config/config.yaml)")
     parser.add_argument("--csv", type=Path, help="also write the table to this file")
     args = parser.parse_args(arguments)
-    settings = read_config(ROOT / "config" / "config.yaml", "config", ROOT)
+    system = args.system or read_config(ROOT / "config" / "config.yaml", "config", ROOT)["system"]
+    broken: dict[str, str] = {}
+    if args.studies:
+        studies = [load_study(name, system, ROOT) for name in args.studies]
+    else:
+        studies, broken = readable_studies(system, ROOT)
     rows = []
-    for name in args.studies or settings["studies"]:
-        study = load_study(name, args.system or settings["system"], ROOT)
+    for study in studies:
         ask_slurm_for_reasons(study, ROOT / "results", ROOT)
         outcomes = read_outcomes(study, ROOT / "results")
         of_study = status_rows(study, outcomes, jobs_in_queue(study, ROOT))
-        print_table(of_study, sys.stdout)
+        # Of studies that nobody asked for and nobody has run the last line says it all.
+        if args.studies or any(row["state"] not in ("missing", "unsupported") for row in of_study):
+            print_table(of_study, sys.stdout)
         print(summary(study, of_study))
         rows += of_study
+    for name, reason in broken.items():
+        print(f"{name}: left out: {reason}", file=sys.stderr)
     if args.csv:
         with replace_when_complete(args.csv, "w") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
     return 0
+
+
+def readable_studies(system: str, root: Path) -> tuple[list[Study], dict[str, str]]:
+    """Return every study on the system, and of those that cannot be read what is wrong, by name."""
+    studies, broken = [], {}
+    for name in study_names(root):
+        try:
+            studies.append(load_study(name, system, root))
+        except ConfigError as error:
+            broken[name] = str(error)
+    if broken and not studies:
+        raise ConfigError(next(iter(broken.values())))
+    return studies, broken
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which records `forget` takes: those that meet everything that is given here."""
+
+    statuses: tuple[str, ...] = ()
+    code_changed: bool = False
+    busy_host: bool = False
+    cells: tuple[str, ...] = ()  # ids, or what they begin with
+    frameworks: tuple[str, ...] = ()
+
+    def check(self, study: Study) -> None:
+        """Raise ConfigError where a framework or a cell is none of the study's."""
+        for name in self.frameworks:
+            if name not in study.frameworks:
+                raise ConfigError(f"{study.name} has no framework {name!r}{nearest(name, study.frameworks)}")
+        known = {planned.cell.cell_id for planned in study.planned}
+        for cell_id in self.cells:
+            if not any(known_id.startswith(cell_id) for known_id in known):
+                raise ConfigError(f"{study.name} has no cell {cell_id!r}: status.py {study.name} shows their ids")
+
+    def is_met(self, outcome: Outcome) -> bool:
+        """Return whether the record of an outcome is one of these; there must be one."""
+        record = outcome.record
+        assert record is not None
+        return (
+            (not self.statuses or outcome.status in self.statuses)
+            and (not self.code_changed or bool(outcome.code_changed))
+            and (not self.frameworks or record["framework"] in self.frameworks)
+            and (not self.cells or record["cell_id"].startswith(self.cells))
+            and (not self.busy_host or was_busy(record))
+        )
+
+
+def was_busy(record: Mapping[str, Any]) -> bool:
+    """Return whether others used so much of the host that a note under the tables says it."""
+    percent = others_cpu_percent(record["launch"])
+    return percent is not None and percent > BUSY_HOST_PERCENT
 
 
 def run_forget(arguments: Sequence[str]) -> int:
@@ -85,18 +147,24 @@ def run_forget(arguments: Sequence[str]) -> int:
         "--status", type=_statuses, default=(), help=f"records of these, of {','.join(RECORDED_STATUSES)}"
     )
     parser.add_argument("--code-changed", action="store_true", help="records measured by other code than today's")
+    parser.add_argument(
+        "--busy-host", action="store_true", help="records of a time at which others used the host's cores"
+    )
+    parser.add_argument("--cell", type=_comma_separated, default=(), metavar="ID", help="records of these cells, by id")
+    parser.add_argument(
+        "--framework", type=_comma_separated, default=(), metavar="NAME", help="records of these frameworks"
+    )
     args = parser.parse_args(arguments)
-    if not args.status and not args.code_changed:
-        parser.error("say which records: --status, --code-changed, or both for those that are both")
+    wanted = Wanted(args.status, args.code_changed, args.busy_host, args.cell, args.framework)
+    if wanted == Wanted():
+        parser.error(
+            "say which records: --status, --code-changed, --busy-host, --cell, --framework (of several, those that are "
+            "all of them)"
+        )
     system = args.system or read_config(ROOT / "config" / "config.yaml", "config", ROOT)["system"]
     study = load_study(args.study, system, ROOT)
-
-    def wanted(outcome: Outcome) -> bool:
-        return (not args.status or outcome.status in args.status) and (
-            not args.code_changed or bool(outcome.code_changed)
-        )
-
-    moved = forget(study, read_outcomes(study, ROOT / "results"), ROOT / "results", wanted)
+    wanted.check(study)
+    moved = forget(study, read_outcomes(study, ROOT / "results"), ROOT / "results", wanted.is_met)
     for path in moved:
         print(f"set aside: {path.relative_to(ROOT)}")
     print(f"{len(moved)} records of {study.name} set aside; the next call measures these cells again")
@@ -106,7 +174,7 @@ def run_forget(arguments: Sequence[str]) -> int:
 
 
 def jobs_in_queue(study: Study, root: Path) -> Mapping[Path, SlurmJob]:
-    """By the record that each will write; none, with a word about it, where Slurm gives no answer."""
+    """Return the jobs by the record that each will write; none, with a word about it, where Slurm gives no answer."""
     try:
         return awaited_jobs([study], root / "results", root)
     except QueueError as error:
@@ -193,8 +261,12 @@ def summary(study: Study, rows: Sequence[Mapping[str, object]]) -> str:
     return text
 
 
+def _comma_separated(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def _statuses(text: str) -> tuple[str, ...]:
-    statuses = tuple(part.strip() for part in text.split(",") if part.strip())
+    statuses = _comma_separated(text)
     for status in statuses:
         if status not in RECORDED_STATUSES:
             raise argparse.ArgumentTypeError(f"{status!r} has no record to forget{nearest(status, RECORDED_STATUSES)}")

@@ -1,0 +1,107 @@
+"""status.py: every study is shown, and `forget` takes exactly the records that its options say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import status
+from factories import make_record
+from matrix.errors import ConfigError
+from matrix.plan import Study, record_path
+from records.reading import read_outcomes
+from records.setting_aside import forget
+from status import Wanted
+from studies import comparison, expand, study_config
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def study() -> Study:
+    return expand(
+        study_config(
+            frameworks={"torch_ddp": None, "torch_fsdp": None},
+            comparisons=comparison("strong", [("small", 1), ("small", 2)]),
+        )
+    )
+
+
+def write_records(study: Study, results: Path, busy: int) -> list[str]:
+    """A record of every cell; during that of the cell `busy` others used half of the cores. Returns the cells' ids."""
+    for number, planned in enumerate(study.planned):
+        record: dict[str, Any] = json.loads(
+            json.dumps(make_record(planned.cell, planned.repeat, system=study.system.name))
+        )
+        launch = record["launch"]
+        launch["others_cpu_s"] = launch["wall_s"] * launch["cpu_cores"] * (0.5 if number == busy else 0.01)
+        path = record_path(results, study.system.name, planned)
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(record))
+    return [planned.cell.cell_id for planned in study.planned]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (Wanted(busy_host=True), [1]),
+        (Wanted(frameworks=("torch_fsdp",)), [2, 3]),
+        (Wanted(frameworks=("torch_fsdp",), busy_host=True), []),
+        (Wanted(frameworks=("torch_ddp",), busy_host=True, statuses=("ok",)), [1]),
+        (Wanted(statuses=("oom",)), []),
+        (Wanted(frameworks=("torch_ddp", "torch_fsdp")), [0, 1, 2, 3]),
+    ],
+)
+def test_forget_takes_what_meets_every_option(
+    study: Study, tmp_path: Path, wanted: Wanted, expected: list[int]
+) -> None:
+    ids = write_records(study, tmp_path, busy=1)
+    outcomes = read_outcomes(study, tmp_path)
+    assert [outcome.status for outcome in outcomes.values()] == ["ok"] * 4, outcomes
+    moved = forget(study, outcomes, tmp_path, wanted.is_met)
+    assert sorted(path.parent.parent.name for path in moved) == sorted(ids[number] for number in expected)
+
+
+def test_forget_by_cell_takes_the_ids_or_what_they_begin_with(study: Study, tmp_path: Path) -> None:
+    ids = write_records(study, tmp_path, busy=1)
+    outcomes = read_outcomes(study, tmp_path)
+    chosen = Wanted(cells=(ids[2], ids[3][:10]))
+    chosen.check(study)
+    moved = forget(study, outcomes, tmp_path, chosen.is_met)
+    assert sorted(path.parent.parent.name for path in moved) == sorted(ids[2:4])
+
+
+def test_a_cell_or_framework_of_another_study_is_refused(study: Study) -> None:
+    with pytest.raises(ConfigError, match=r"no framework 'torch_dpd' \(did you mean 'torch_ddp'"):
+        Wanted(frameworks=("torch_dpd",)).check(study)
+    with pytest.raises(ConfigError, match=r"no cell .zz.: status\.py"):
+        Wanted(cells=("zz",)).check(study)
+
+
+def test_nothing_to_say_which_records_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        status.run_forget(["demo"])
+    assert "--busy-host, --cell, --framework" in capsys.readouterr().err
+
+
+def test_every_study_is_read_and_a_broken_one_takes_no_other_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("envs", "workflow", "corpora", "reference"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "config/studies").mkdir(parents=True)
+    for name in ("config.yaml", "models.yaml", "hardware.yaml", "systems"):
+        (tmp_path / "config" / name).symlink_to(ROOT / "config" / name)
+    for name in ("first", "second"):
+        text = (ROOT / "config/studies/demo.yaml").read_text()
+        (tmp_path / f"config/studies/{name}.yaml").write_text(text)
+    (tmp_path / "config/studies/broken.yaml").write_text("title: [")
+    monkeypatch.setattr(status, "ROOT", tmp_path)
+    assert status.run_show(["--system", "local"]) == 0
+    shown = capsys.readouterr()
+    assert [line.partition(" ")[0] for line in shown.out.splitlines()] == ["first", "second"]
+    (told,) = shown.err.splitlines()
+    assert told.startswith("broken: left out: config/studies/broken.yaml: is not valid YAML")

@@ -22,7 +22,6 @@ from matrix.studies import load_system
 from matrix.systems import EnvironmentSource, SlurmSite, System, system_from_config
 from scheduling.jobs import tokenizing_resources
 from scheduling.queue import SlurmJob, job_comment, jobs_of_cells
-from scheduling.refusals import refusals
 from scheduling.resources import cell_resources, charged_gpus, site_resources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,30 +187,6 @@ def test_a_job_without_a_node_was_refused_and_time_tells_accounts_apart() -> Non
     assert refused.is_older_than("2026-12-01T00:00:00+00:00")
     assert not refused.is_older_than("2026-11-27T00:00:00+00:00")
     assert not replace(refused, submitted="N/A").is_older_than("2026-12-01T00:00:00+00:00")
-
-
-LOG = """[Sun Nov 29 20:27:36 2026]
-Error in rule train_cell:
-    message: SLURM sbatch failed. The error message was 'sbatch: error: invalid partition
-specified: nowhere'.
-    sbatch call:
-        sbatch --parsable
-    jobid: 1
-    output: results/cluster/cells/a/m/1gpu/1/repeat1/record.json
-    log: x
-[Sun Nov 29 20:27:37 2026]
-Error in rule train_cell:
-    message: SLURM-job '4' failed
-    output: results/cluster/cells/b/m/1gpu/2/repeat1/record.json
-"""
-
-
-def test_sbatchs_words_are_found_in_snakemakes_log() -> None:
-    assert refusals(LOG) == {
-        Path(
-            "results/cluster/cells/a/m/1gpu/1/repeat1/record.json"
-        ): "sbatch: error: invalid partition specified: nowhere"
-    }
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ from matrix.plan_lines import missing_lines, plan_lines
 from matrix.studies import load_hardware, load_study, load_system, misspelt_studies, study_names, unusable_studies
 from papers.loading import check_outputs
 from scheduling.endings import ask_slurm_for_reasons
+from scheduling.failed_steps import note_failed_steps
 from scheduling.jobs import awaited_jobs, budget, chunks, tokenizing_resources, training_resources
 from scheduling.queue import QueueError, has_slurm
-from scheduling.refusals import note_refusals
 
 RESULTS = Path("results")
 # Tells a job which studies the call that submitted it was about: a cell may be in several, with several time limits.

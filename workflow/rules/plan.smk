@@ -43,8 +43,7 @@ def write_partial_outputs(study, snakemake_logs):
     from study_outputs import missing_cells, write_study_outputs
 
     try:
-        for path in snakemake_logs:
-            note_refusals(Path(path))
+        note_failed_steps(study, map(Path, snakemake_logs), ROOT)
         ask_slurm_for_reasons(study, ROOT / "results", Path.cwd())
         folder = write_study_outputs(study, ROOT)
         missing = missing_cells(study, ROOT)

@@ -22,7 +22,7 @@ specified: nowhere'.
         sbatch --parsable
 For further error details see the cluster/cloud log and the log files of the involved rule(s).
 """
-ACCOUNT = """    message: Job submission failed with exception: The account nope appears to be invalid. Available accounts:
+ACCOUNT = """    message: Job submission failed with exception: The account nope is invalid. Available accounts:
 goodFor further error details see the cluster/cloud log and the log files of the involved rule(s).
 """
 ENDED = """    message: SLURM-job '4' failed, SLURM status is: 'FAILED'. For further error details see the \
@@ -69,7 +69,7 @@ def record_of(study: Study, framework: str) -> Path:
     ("message", "words"),
     [
         (SBATCH, "sbatch: error: invalid partition specified: nowhere"),
-        (ACCOUNT, "The account nope appears to be invalid. Available accounts: good"),
+        (ACCOUNT, "The account nope is invalid. Available accounts: good"),
     ],
 )
 def test_a_job_that_was_not_submitted_is_refused_with_slurms_words(

@@ -91,7 +91,7 @@ install_environment() {
             "$python" scripts/installation/pip_words.py .venv/pip-output.txt "$@" >&2
             exit 1
         fi
-        .venv/bin/python -I scripts/installation/bytecode.py .venv
+        .venv/bin/python -I scripts/whole_bytecode.py .venv
         echo "$wanted" >"$stamp"
         rm .venv/unfinished
     )

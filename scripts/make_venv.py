@@ -20,9 +20,9 @@ import venv
 from pathlib import Path
 
 from atomic import replace_when_complete
-from installation.bytecode import remove_damaged
 from installation.pip_words import failure_words, tells_of_pip
 from launching.child import die_with_parent
+from whole_bytecode import remove_damaged
 
 ROOT = Path(__file__).resolve().parents[1]
 FINISHED = "installed"  # a file in an environment that was made to its end

@@ -1,6 +1,7 @@
 # What all stages share: the settings, the studies (read when a target asks for them), and a cell's values by its id.
 import json
 import os
+import runpy
 import sys
 import time
 from contextlib import suppress
@@ -12,8 +13,9 @@ from snakemake.logging import logger
 
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "scripts"))
+# Before the first import of a module: what a full disk left of compiled ones. Run as a file, it needs no compiled one.
+runpy.run_path(str(ROOT / "scripts" / "whole_bytecode.py"))
 
-import whole_bytecode
 from launching.environment import put_python_on_path
 from launching.interpreter import interpreter_file
 from launching.run_lock import note_owner

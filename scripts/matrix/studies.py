@@ -362,5 +362,8 @@ def _time_limits(
     by_gpus = {int(key.split()[0]): float(minutes) for key, minutes in named.items() if GPU_LIMIT.fullmatch(key)}
     for name in named:
         if name != "default" and name not in models and not GPU_LIMIT.fullmatch(name):
-            raise ConfigError(f"{where}: time_limit_minutes: there is no model {name!r}{nearest(name, models)}")
+            raise ConfigError(
+                f"{where}: time_limit_minutes: there is no model {name!r}{nearest(name, models)}; a number of GPUs is "
+                f"written as in `384 GPUs`"
+            )
     return {name: float(named.get(name, named["default"])) for name in used}, by_gpus

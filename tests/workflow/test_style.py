@@ -46,3 +46,28 @@ def test_every_study_dry_runs(study: str) -> None:
         assert "needs 384 GPUs, this system (local) has 4" in output
         assert "they need 48, 96, 192, 384 GPUs" in output
         assert "train_cell" not in output
+
+
+def test_a_dry_run_says_first_and_once_what_cells_take() -> None:
+    arguments = ["--profile", "profiles/local", "--dry-run", "--nolock", "axonn_strong_scaling"]
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", *arguments, "--config", "system=example-summit-like"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
+    lines = done.stdout.splitlines()
+    budget, kernels, header, first = lines[lines.index("Building DAG of jobs...") + 1 :][:4]
+    assert budget.startswith("axonn_strong_scaling on example-summit-like: 72 jobs to submit, of at most 64 nodes each")
+    assert "68 predicted to fit 16 GiB" in budget
+    assert "4 predicted NOT to fit" in budget
+    assert kernels.startswith("axonn_strong_scaling: V100 has compute capability 7.0, and torch 2.13")
+    assert header == "axonn_strong_scaling: 72 of 72 cells to measure on example-summit-like"
+    assert first.startswith("    axonn, axonn-12b, 48 GPU, ")
+    assert sum("GPU-hours" in line for line in lines) == sum("compute capability" in line for line in lines) == 1
+    # What Snakemake says of its jobs is last, as ever.
+    stats = [line.split() for line in lines[lines.index("Job stats:") :]]
+    assert ["train_cell", "72"] in stats

@@ -210,7 +210,7 @@ _TRUTH = {"True": True, "true": True, "False": False, "false": False}
 
 
 def measurements_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows as a table with all columns, in order and typed; a key that is no column raises ValueError.
+    """Return rows as a table with all columns, in order and typed; raise ValueError for a key that is no column.
 
     Types: text (empty: ""), integer (Int64), number (float64, empty: NaN), boolean (nullable).
     """
@@ -224,7 +224,7 @@ def measurements_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def read_measurements(path: Path) -> pd.DataFrame:
-    """The file as `measurements_frame` made it; columns it lacks are empty, columns unknown here stay as text.
+    """Return the file as `measurements_frame` made it; columns it lacks are empty, columns unknown here stay text.
 
     Raises ValueError where the file is no measurements.csv.
     """
@@ -259,7 +259,7 @@ def write_measurements(frame: pd.DataFrame, path: Path) -> None:
 
 
 def columns_frame() -> pd.DataFrame:
-    """COLUMNS as a table: name, type, unit, meaning."""
+    """Return COLUMNS as a table: name, type, unit, meaning."""
     return pd.DataFrame([vars(column) for column in COLUMNS], columns=["name", "type", "unit", "meaning"])
 
 

@@ -18,12 +18,12 @@ HALF_PRECISIONS = frozenset({"bf16", "fp16"})
 
 
 def has_known_flops(model: Model) -> bool:
-    """Whether the formulas below hold for this shape: a GPT with a feed-forward of 4 x hidden_size."""
+    """Say whether the formulas below hold for this shape: a GPT with a feed-forward of 4 x hidden_size."""
     return model.architecture == "gpt"
 
 
 def model_flops_per_step(model: Model, global_batch_size: int) -> float | None:
-    """FLOPs of one step without any recomputation: 72 b s l h^2 (1 + s/(6h) + V/(12 l h)); None for no GPT.
+    """Return the FLOPs of one step without recomputation: 72 b s l h^2 (1 + s/(6h) + V/(12 l h)); None for no GPT.
 
     The head is in the last term; it is never recomputed, hence 12 here against 16 in the paper's formula.
     """
@@ -34,7 +34,7 @@ def model_flops_per_step(model: Model, global_batch_size: int) -> float | None:
 
 
 def recomputing_flops_per_step(model: Model, global_batch_size: int) -> float | None:
-    """FLOPs of one step with one recomputed forward pass of all layers: 96 b s l h^2 (1 + s/(6h) + V/(16 l h))."""
+    """Return the FLOPs of one step with a recomputed forward pass of layers: 96 b s l h^2 (1 + s/(6h) + V/(16 l h))."""
     if not has_known_flops(model):
         return None
     s, layers, h, vocab = model.seq_length, model.num_layers, model.hidden_size, model.vocab_size
@@ -44,7 +44,7 @@ def recomputing_flops_per_step(model: Model, global_batch_size: int) -> float | 
 def percentage_of_peak_throughput(
     model: Model, global_batch_size: int, batch_time_s: float, peak_flops_per_gpu: float | None, num_gpus: int
 ) -> float | None:
-    """The paper's metric, in percent, whatever the cell recomputed (see `percentage_comparable_to_paper`)."""
+    """Return the paper's metric, in percent, whatever the cell recomputed (see `percentage_comparable_to_paper`)."""
     flops = recomputing_flops_per_step(model, global_batch_size)
     return _percent_of_peak(flops, batch_time_s, peak_flops_per_gpu, num_gpus)
 
@@ -52,7 +52,7 @@ def percentage_of_peak_throughput(
 def model_flops_utilization_percent(
     model: Model, global_batch_size: int, batch_time_s: float, peak_flops_per_gpu: float | None, num_gpus: int
 ) -> float | None:
-    """Model FLOP/s over the peak of all GPUs, in percent; recomputed work does not count."""
+    """Return model FLOP/s over the peak of all GPUs, in percent; recomputed work does not count."""
     return _percent_of_peak(model_flops_per_step(model, global_batch_size), batch_time_s, peak_flops_per_gpu, num_gpus)
 
 
@@ -64,7 +64,7 @@ def hardware_flops_utilization_percent(
     num_gpus: int,
     activation_checkpointing: str,
 ) -> float | None:
-    """FLOP/s the hardware really did over its peak, in percent; None with selective checkpointing (unknown work)."""
+    """Return FLOP/s really done over the peak, in percent; None with selective checkpointing (unknown work)."""
     if activation_checkpointing == "full":
         flops = recomputing_flops_per_step(model, global_batch_size)
     elif activation_checkpointing == "none":
@@ -75,19 +75,19 @@ def hardware_flops_utilization_percent(
 
 
 def percentage_comparable_to_paper(model: Model, activation_checkpointing: str, precision: str) -> bool | None:
-    """Whether the paper's percentage means here what it means there: full checkpointing, half precision, a GPT."""
+    """Say whether the paper's percentage means the same here as there: full checkpointing, half precision, a GPT."""
     if not has_known_flops(model):
         return None
     return activation_checkpointing == "full" and precision in HALF_PRECISIONS
 
 
 def is_above_peak(utilization_percent: float | None, hardware_utilization_percent: float | None) -> bool:
-    """Whether more was done than the peak allows, so that the peak or the times are wrong."""
+    """Say whether more was done than the peak allows, so that the peak or the times are wrong."""
     return any(percent is not None and percent > 100 for percent in (utilization_percent, hardware_utilization_percent))
 
 
 def expected_training_time_s(batch_time_s: float, global_batch_size: int, seq_length: int) -> float:
-    """Seconds to train on 300 billion tokens at this pace: 3e11 t / (b s) (arXiv:2110.13005)."""
+    """Return the seconds to train on 300 billion tokens at this pace: 3e11 t / (b s) (arXiv:2110.13005)."""
     return TRAINING_TOKENS * batch_time_s / (global_batch_size * seq_length)
 
 

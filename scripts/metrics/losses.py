@@ -17,12 +17,12 @@ SEPARATOR = ";"
 
 
 def parse_loss(value: float | str | None) -> float | None:
-    """A loss as a record writes it: a number, null, or the strings nan, inf and -inf, which JSON has no number for."""
+    """Return a loss as a record writes it: a number, null, or the strings nan, inf and -inf, no numbers in JSON."""
     return None if value is None else float(value)
 
 
 def global_losses(ranks: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Mean loss of the global batch (nats per token) for each batch, in order.
+    """Return the mean loss of the global batch (nats per token) for each batch, in order.
 
     Raises ValueError where ranks ran different numbers of batches, a share has no loss, or ranks of one share disagree.
     """
@@ -37,17 +37,17 @@ def global_losses(ranks: Sequence[Mapping[str, Any]]) -> list[float]:
 
 
 def losses_to_text(losses: Sequence[float]) -> str:
-    """The column `losses`: shortest decimals that read back as the same numbers, joined by ";"."""
+    """Return the column `losses`: shortest decimals that read back as the same numbers, joined by ";"."""
     return SEPARATOR.join(repr(float(loss)) for loss in losses)
 
 
 def losses_from_text(text: str) -> list[float]:
-    """The inverse of `losses_to_text`; an empty field is an empty list."""
+    """Return the losses of a field of `losses_to_text`; an empty field is an empty list."""
     return [float(part) for part in text.split(SEPARATOR)] if text else []
 
 
 def max_relative_difference(losses: Sequence[float], reference: Sequence[float]) -> float:
-    """Largest |a - b| / |b| over the batches (b from `reference`); infinite where either is not finite.
+    """Return the largest |a - b| / |b| over the batches (b from `reference`); infinite where either is not finite.
 
     Raises ValueError where the two have different lengths or none.
     """
@@ -81,7 +81,7 @@ def _batch_loss(ranks: Sequence[Mapping[str, Any]], batch: int) -> float:
 
 
 def _agree(a: float, b: float) -> bool:
-    """Whether two different values are the same loss."""
+    """Say whether two different values are the same loss."""
     if math.isfinite(a) and math.isfinite(b):
         return abs(a - b) <= DUPLICATE_TOLERANCE * max(abs(a), abs(b))
     return math.isnan(a) and math.isnan(b)

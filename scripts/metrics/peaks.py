@@ -41,7 +41,7 @@ class MachinePeak:
 
 
 def device_table(hardware: Mapping[str, Any]) -> dict[str, str]:
-    """Every name a device of config/hardware.yaml goes by -> its key there.
+    """Return every name a device of config/hardware.yaml goes by -> its key there.
 
     Raises ValueError where two entries claim one name.
     """
@@ -57,7 +57,7 @@ def device_table(hardware: Mapping[str, Any]) -> dict[str, str]:
 
 
 def peak_for_device(hardware: Mapping[str, Any], name: str) -> float:
-    """Dense half-precision FLOP/s of the device that the driver calls `name`.
+    """Return the dense half-precision FLOP/s of the device that the driver calls `name`.
 
     Raises ValueError for an unknown device, saying what to add to config/hardware.yaml.
     """
@@ -68,7 +68,7 @@ def peak_for_device(hardware: Mapping[str, Any], name: str) -> float:
 
 
 def measured_peak(ranks: Sequence[Mapping[str, Any]]) -> float | None:
-    """FLOP/s of one process, all multiplying at once: 2 size^3 / seconds of each rank's best product, mean over ranks.
+    """Return FLOP/s of one process, all at once: 2 size^3 / seconds of each rank's best product, mean over ranks.
 
     None where a rank measured none; ValueError for a rate that cannot be.
     """
@@ -83,7 +83,7 @@ def measured_peak(ranks: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def peak_of_record(hardware: Mapping[str, Any], device: str, ranks: Sequence[Mapping[str, Any]]) -> Peak:
-    """The peak a record's percentages are taken of; empty with a note where it is unknown, never a default.
+    """Return the peak that percentages are taken of; empty with a note where it is unknown, never a default.
 
     `device` is the cell's: "cpu" (this job's own rate, see `machine_peaks`) or "cuda" (by the ranks' `device_name`).
     """

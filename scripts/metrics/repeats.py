@@ -81,7 +81,7 @@ class LayoutTime:
 
     @property
     def rank(self) -> tuple[int, float, str, str]:
-        """What sorts the best layout first; a tie is decided by name, so that the order of rows decides nothing."""
+        """Return what sorts the best layout first; ties go by name, so that the rows' order decides nothing."""
         seconds = math.inf if self.batch_time_s is None else self.batch_time_s
         return int(self.doubt), seconds, self.layout, self.cell_id
 

@@ -29,7 +29,7 @@ _NUMBERS = tuple(column.name for column in COLUMNS if column.type == NUMBER)
 def measurement_rows(
     study: Study, outcomes: Mapping[tuple[str, int], Outcome], hardware: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """One row per (comparison, cell, repeat) of the study, with the columns of metrics.columns, in the study's order.
+    """Return one row per (comparison, cell, repeat) of the study with the columns of metrics.columns, in its order.
 
     `outcomes` is keyed by (cell_id, repeat); a cell without one is missing (never_ran). `hardware` is the content of
     config/hardware.yaml. Nothing about a single record raises: one that cannot be measured becomes a missing row with
@@ -225,7 +225,7 @@ def _shares_of_peak(row: Row, cell: Cell) -> Row:
 
 
 def _reported_columns(record: Mapping[str, Any], samples_per_s: float, flops_per_s_per_gpu: float | None) -> Row:
-    """What the framework says of its own speed, beside ours; its window and its count of FLOPs are its own."""
+    """Return what the framework says of its own speed; its window and its count of FLOPs are its own."""
     # What a framework reports may be nonsense (a time of zero, say), which is no speed.
     reported = {name: speed for name, speed in record.get("reported_by_framework", {}).items() if speed > 0}
     samples, tflops = reported.get("samples_per_s"), reported.get("tflops_per_gpu")

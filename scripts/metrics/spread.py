@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean; ValueError for none."""
+    """Return the arithmetic mean; raise ValueError for none."""
     if not values:
         raise ValueError("the mean of no values is unknown")
     return math.fsum(values) / len(values)
 
 
 def sample_deviation(values: Sequence[float]) -> float:
-    """The sample standard deviation (divided by n - 1); NaN for fewer than two values."""
+    """Return the sample standard deviation (divided by n - 1); NaN for fewer than two values."""
     if len(values) < 2:
         return math.nan
     middle = mean(values)

@@ -60,7 +60,7 @@ class Timing:
 
 
 def timing_of_ranks(ranks: Sequence[Mapping[str, Any]]) -> Timing:
-    """Batch times of a record's `ranks`, each with 11 `batch_start_s`, `batch_end_s` and `input_time_s` (seconds).
+    """Return batch times of a record's `ranks`, each with 11 `batch_start_s`, `batch_end_s`, `input_time_s` (in s).
 
     Raises ValueError where there is no rank, another number of batches, or a batch that ends before it starts.
     """

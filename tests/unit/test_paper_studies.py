@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import product
 
 import pytest
 
-from matrix.cells import Cell, identity_hash
+from matrix.cells import Cell, Layout, identity_hash
 from matrix.frameworks import load_adaptor
 from matrix.memory_estimate import estimate_for, gpu_memory_gib
 from matrix.plan import Study
@@ -63,20 +65,43 @@ def test_every_framework_of_the_papers_studies_has_a_layout_that_fits(name: str)
     assert without == {(framework, model) for framework, model in WITHOUT_A_FIT if model in models}
 
 
-# Layouts of these with micro-batches of 4 that are predicted not to fit 16 GB, although one with smaller ones is.
+# No layout of these with micro-batches of 4 is predicted to fit 16 GB, although one with smaller ones is.
 NO_ROOM_FOR_FOUR = {("axonn", "axonn-50b")}
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_wherever_one_fits_there_is_a_candidate_with_larger_micro_batches(name: str) -> None:
     for (framework, model, num_gpus), cells in by_point(study_of(name)).items():
-        fitting = [cell for cell in cells if fits(cell)]
-        if not fitting or (framework, model) in NO_ROOM_FOR_FOUR:
-            # Nor would the same layouts with such micro-batches.
-            for cell in cells:
-                assert not fits(replace(cell, layout=replace(cell.layout, micro_batch_size=4))), cell.label()
+        if (framework, model) in WITHOUT_A_FIT | NO_ROOM_FOR_FOUR:
             continue
-        assert any(cell.layout.micro_batch_size >= 4 for cell in fitting), f"{framework}, {model} on {num_gpus} GPUs"
+        sizes = [cell.layout.micro_batch_size for cell in cells if fits(cell)]
+        assert max(sizes) >= 4, f"{framework}, {model} on {num_gpus} GPUs"
+
+
+def all_layouts(cell: Cell, micro_batch_size: int) -> Iterator[Cell]:
+    """The cell in every layout that its framework can run, up to 8 tensor ranks."""
+    adaptor = load_adaptor(cell.framework)
+    can, options = adaptor.FRAMEWORK.parallelism, adaptor.FRAMEWORK.options
+    for tensor in (1, 2, 4, 8) if "tensor" in can else (1,):
+        for stages in range(1, cell.model.num_layers + 1) if "pipeline" in can else (1,):
+            data, left = divmod(cell.num_gpus, tensor * stages)
+            if left or cell.model.num_layers % stages or cell.model.num_heads % tensor:
+                continue
+            for values in product(*options.values()):
+                layout = Layout(data, tensor, stages, micro_batch_size, dict(zip(options, values, strict=True)))
+                changed = replace(cell, layout=layout)
+                if not cell.global_batch_size % (data * micro_batch_size) and not adaptor.unsupported_reason(changed):
+                    yield changed
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_what_has_no_candidate_has_no_layout(name: str) -> None:
+    for (framework, model, _), cells in by_point(study_of(name)).items():
+        for points, micro_batch_size in ((WITHOUT_A_FIT, 1), (NO_ROOM_FOR_FOUR, 4)):
+            if (framework, model) in points:
+                layouts = list(all_layouts(cells[0], micro_batch_size))
+                assert layouts
+                assert [cell.label() for cell in layouts if fits(cell)] == []
 
 
 @pytest.mark.parametrize("name", STUDIES)

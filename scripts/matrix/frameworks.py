@@ -60,8 +60,8 @@ def environment_identity(name: str, root: Path) -> dict[str, object]:
 def recipe_digest(content: bytes) -> str:
     """Return the SHA-256 that stands for a recipe in its cells' identity.
 
-    A recipe that builds the same as an earlier one, where that one could build at all, names the digest of the earlier in
-    a line `# stands-for-sha256: <64 hex digits>`, so that mending it orphans no record.
+    A recipe that builds the same as an earlier one, where that one could build at all, names the digest of the earlier
+    in a line `# stands-for-sha256: <64 hex digits>`, so that mending it orphans no record.
     """
     named = re.search(rb"^# stands-for-sha256: ([0-9a-f]{64})$", content, re.MULTILINE)
     return named[1].decode() if named else hashlib.sha256(content).hexdigest()

@@ -28,7 +28,7 @@ _NOT_BUILT = re.compile(
     r"Failed building wheel for (\S+)|Failed to build (?:installable wheels for [^(\n]*\()?([^\s)]+)|"
     r"(metadata-generation-failed)|(subprocess-exited-with-error)"
 )
-_CONFLICT = re.compile(r"conflicting dependencies|ResolutionImpossible")
+_CONFLICT = re.compile(r"Cannot install (.+?) because these package versions have conflicting|ResolutionImpossible")
 _NO_PERMISSION = re.compile(r"\[Errno 13\]|Permission denied")
 _OFFLINE = (
     "without any network, put the wheels of everything in the requirements files into a folder (pip download, on a "
@@ -58,7 +58,7 @@ def _reason(output: str) -> str:
     unreachable = _unreachable(output)
     if unreachable:
         return f"{unreachable}, so {missing or 'what is missing'} could not be had. {_REACH_INDEX}"
-    if missing:
+    if _NOT_FOUND.search(output):
         return _not_in_the_index(output)
     if built := _NOT_BUILT.search(output):
         name = built[1] or built[2] or "a package"
@@ -66,10 +66,11 @@ def _reason(output: str) -> str:
             f"{name} had to be built from its source and could not be; pip's output above says what it lacked. Install "
             "that, or use a Python for which there are wheels (PYTHON=...)."
         )
-    if _CONFLICT.search(output):
+    if conflict := _CONFLICT.search(output):
         return (
-            "pip found no versions that fit together, which with these pinned files means that the package index lacks "
-            f"one of them (pip's output above names them) or was only partly reached. {_REACH_INDEX}"
+            f"pip found no versions of what {conflict[1] or 'one of them'} needs that fit together, which with these "
+            "pinned files means that the package index lacks one of them (pip's output above names them) or was only "
+            f"partly reached. {_REACH_INDEX}"
         )
     if _NO_PERMISSION.search(output):
         return "a file or folder may not be written (pip's output above names it). Mend its permissions."
@@ -89,7 +90,8 @@ def _unreachable(output: str) -> str | None:
 
 
 def _missing(output: str) -> str:
-    return ", ".join(dict.fromkeys(_NOT_FOUND.findall(output)))
+    names = [*_NOT_FOUND.findall(output), *filter(None, _CONFLICT.findall(output))]
+    return ", ".join(dict.fromkeys(names))
 
 
 def _not_in_the_index(output: str) -> str:

@@ -337,14 +337,14 @@ NOT_FOUND = (
     "ERROR: No matching distribution found for torch==2.13.0\n"
 )
 UNREACHABLE = "".join(RETRY.format(left) for left in range(4, -1, -1)) + NOT_FOUND.format("none")
-CONFLICT = "ERROR: Cannot install a because these package versions have conflicting dependencies.\n"
+CONFLICT = "ERROR: Cannot install torch==2.13.0 because these package versions have conflicting dependencies.\n"
 
 
 @pytest.mark.parametrize(
     ("output", "expected", "unexpected"),
     [
         (UNREACHABLE, "the package index could not be reached, so torch==2.13.0 could not be had", "has no"),
-        (RETRY.format(0) + CONFLICT, "the package index could not be reached", "fit together"),
+        (RETRY.format(0) + CONFLICT, "could not be reached, so torch==2.13.0 could not be had", "fit together"),
         # reached at the second attempt
         (RETRY.format(4) + NOT_FOUND.format("2.11.0, 2.12.0"), "has no torch==2.13.0 for Python", "be reached, so"),
         (NOT_FOUND.format("1.0, 2.10.0, 2.11.0, 2.12.0"), "(it has ..., 2.10.0, 2.11.0, 2.12.0)", "reached"),
@@ -352,7 +352,7 @@ CONFLICT = "ERROR: Cannot install a because these package versions have conflict
         (UNREACHABLE.replace("NewConnectionError", "SSLError"), "PIP_CERT", "be reached"),
         (UNREACHABLE.replace("NewConnectionError", "ProxyError"), "the proxy", "be reached"),
         ("The repository is not a trusted or secure host and is being ignored.\n" + UNREACHABLE, "https", "x"),
-        (CONFLICT, "no versions that fit together", "disk"),
+        (CONFLICT, "no versions of what torch==2.13.0 needs that fit together", "disk"),
         ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n", "disk", "index"),
         ("ERROR: Failed building wheel for mpi4py\n", "mpi4py had to be built", "index"),
         ("ERROR: [Errno 13] Permission denied: '/x'\n", "permissions", "index"),

@@ -73,6 +73,9 @@ def test_an_environment_that_cannot_be_made_leaves_the_others(fresh_project: Pro
     assert "no-such-distribution-of-ours==1" in run.output.split("could not be installed: ")[1]
     assert json.loads(fresh_project.record("torch_plain").read_text())["status"] == "ok"
     assert not (fresh_project.root / "environments/venv-nothing.txt").exists()
+    (row,) = [row for row in fresh_project.measurements() if row["framework"] == "nothing"]
+    assert row["kind"] == "environment_failed"
+    assert "the environment nothing of nothing could not be made: envs/nothing.txt: could not be" in row["reason"]
     table = fresh_project.table("strong_scaling")
     assert "nothing" in table and "torch_plain" in table
 

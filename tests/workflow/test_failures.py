@@ -197,6 +197,7 @@ def test_a_killed_snakemake_leaves_no_process_and_run_clears_its_lock(project: P
     assert not list(project.root.glob("results/local/cells/*/slow/**/record.json"))
     plain = project.snakemake("tiny")
     assert plain.returncode != 0
+    assert "a call that was killed has left its lock on this folder behind" in plain.output
     assert "--unlock" in plain.output
     again = project.finish(["./run", "tiny"], 120)
     assert again.returncode == 0, again.output
@@ -211,7 +212,10 @@ def test_a_second_call_at_the_same_time_is_refused_and_harms_nothing(project: Pr
     assert "1 running" in project.script("status.py", "tiny").output
     second = project.finish(["./run", "tiny"], 60)
     assert second.returncode != 0
-    assert "cannot be locked" in second.output
+    assert "another call is at work in this folder: process " in second.output
+    assert "cannot be locked" not in second.output and "--unlock" not in second.output
+    assert "Traceback" not in second.output
+    assert project.finish(["./run", "--dry-run", "tiny"], 60).returncode == 0
     assert first.wait(timeout=120) == 0
     assert {row["status"] for row in project.measurements()} == {"ok"}
 
@@ -274,6 +278,21 @@ def test_a_damaged_token_file_is_made_again(project: Project) -> None:
     assert again.returncode == 0, again.output
     assert (again.jobs("tokenize_corpus"), again.jobs("train_cell")) == (1, 1)
     assert tokens.read_bytes() == whole
+
+
+def test_a_corpus_that_cannot_be_tokenized_is_the_reason_of_its_cells(fresh_project: Project) -> None:
+    (fresh_project.root / "mytexts").mkdir()
+    (fresh_project.root / "mytexts/train.txt").write_bytes(b"some words\n\xff\xfe and more\n" * 200)
+    fresh_project.write_study(corpus={"path": "mytexts"})
+    run = fresh_project.snakemake("tiny")
+    assert run.returncode != 0
+    assert run.jobs("tokenize_corpus") == 1
+    for row in fresh_project.measurements():
+        assert (row["status"], row["kind"]) == ("missing", "corpus_failed")
+        assert "the corpus could not be tokenized: " in row["reason"]
+        assert "mytexts" in row["reason"] and "train.log" in row["reason"]
+    assert "corpus_failed: the corpus could not be tokenized: " in run.output
+    assert "2 failed" in fresh_project.script("status.py", "tiny").output
 
 
 def test_too_little_memory_is_a_result_until_it_is_forgotten(project: Project) -> None:

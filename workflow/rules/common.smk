@@ -18,7 +18,7 @@ runpy.run_path(str(ROOT / "scripts" / "whole_bytecode.py"))
 
 from launching.environment import put_python_on_path
 from launching.interpreter import interpreter_file
-from launching.run_lock import note_owner
+from launching.run_lock import locked_outputs, note_owner, refusal
 from matrix.config import check_config
 from matrix.errors import ConfigError, nearest
 from matrix.frameworks import environment_digest
@@ -172,7 +172,9 @@ def needed_to_train(wildcards):
     interpreter = interpreter_file(name, source)
     changes = changes_of_interpreter(name, source.kind)
     facts = cell_value(wildcards, "tokens")
-    return [facts, str(Path(facts).with_suffix(".bin")), *([interpreter] if interpreter else []), *changes]
+    needed = [facts, str(Path(facts).with_suffix(".bin")), *([interpreter] if interpreter else [])]
+    refuse_beside_others(needed)
+    return [*needed, *changes]
 
 
 def changes_of_interpreter(environment, kind):
@@ -255,15 +257,16 @@ def study_targets(name, wildcards=None):
     if study not in requested_studies:
         requested_studies.append(study)
     folder = study_folder(RESULTS, study)
-    return [
+    targets = [
         *missing_records(study),
-        # Asked for here as well: Snakemake makes no missing input for a rule that has nothing else to do.
-        *([CHANGE_NOTE] if changed_outputs(study) else []),
         folder / "measurements.csv",
         # With all their formats: one that a killed call left out is made again.
         *(folder / "tables" / f"{table}{suffix}" for table in study.tables for suffix in TABLE_SUFFIXES),
         *(folder / "figures" / f"{figure}{suffix}" for figure in study.figures for suffix in FIGURE_SUFFIXES),
     ]
+    refuse_beside_others(targets)
+    # The note is asked for here as well: Snakemake makes no missing input for a rule that has nothing else to do.
+    return [*targets, *([CHANGE_NOTE] if changed_outputs(study) else [])]
 
 
 def all_cores():

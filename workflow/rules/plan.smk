@@ -93,3 +93,18 @@ def remove_change_note():
     Path(CHANGE_NOTE).unlink(missing_ok=True)
     with suppress(OSError):  # of a call that is at work beside this one
         Path(CHANGE_NOTE).parent.rmdir()
+
+
+@cache
+def outputs_of_others():
+    """Return what other calls in this folder have locked; nothing where this call takes no lock itself."""
+    takes_lock = workflow.is_main_process and workflow.executor_plugin and workflow.execution_settings.lock
+    return locked_outputs(Path.cwd()) if takes_lock and not workflow.dryrun else frozenset()
+
+
+def refuse_beside_others(paths):
+    """End this call where another one in this folder makes what it wants. Snakemake would refuse it too, a moment
+    later, and advise to take the lock away by force.
+    """
+    if not outputs_of_others().isdisjoint(map(str, paths)):
+        stop(refusal(Path.cwd()))

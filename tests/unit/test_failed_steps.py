@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from launching.results import log_tail, read_failure
-from matrix.outcomes import Outcome
+from matrix.outcomes import KINDS, Outcome
 from matrix.plan import Study, record_path
+from matrix.sources import SCRIPTS
 from records.reading import read_outcomes
 from scheduling.failed_steps import note_failed_steps, step_errors
+from scheduling.queue import KINDS as SLURM_KINDS
 from status import state_of
 from studies import comparison, expand, study_config
 
@@ -127,6 +130,18 @@ def test_what_failed_at_an_earlier_try_gives_way_to_the_reason_of_this_call(stud
     assert "nope" in found["torch_ddp"].reason
     # A call without an error of its own changes nothing.
     assert outcomes_after(study, tmp_path, "")["torch_ddp"] == replace(found["torch_ddp"])
+
+
+def test_every_kind_is_explained() -> None:
+    """Those that the code names in places where failures and missing outcomes are made, and Slurm's."""
+    made = re.compile(r'(?:Failure\(|Ending\(|kind=|kind = |Outcome\("missing".*, |\] = \()"([a-z_]+)"')
+    found = {kind for path in SCRIPTS.rglob("*.py") for kind in made.findall(path.read_text())} - {
+        "stable"
+    }  # a way to sort
+    assert {"crash", "never_ran", "corpus_failed", "corrupt_record", "disk_full"} <= found
+    assert found | set(SLURM_KINDS.values()) <= {*KINDS, "unsupported"}
+    page = (SCRIPTS.parent / "docs" / "cluster.md").read_text()
+    assert all(f"`{kind}" in page for kind in KINDS)
 
 
 def test_every_error_of_a_log_is_read() -> None:

@@ -177,6 +177,7 @@ def needed_to_train(wildcards):
     return [*needed, *changes]
 
 
+@cache
 def changes_of_interpreter(environment, kind):
     """Return an input that is to be made where the note of a Python is there and of another state of the environment's
     files, or where that Python is gone.
@@ -198,11 +199,13 @@ def study_folder_of(wildcards):
     return f"results/{wildcards.system}/{wildcards.study}"
 
 
-def missing_records(study):
-    """Return the records that a study has still to get. Those that are there are inputs of nothing: so no job is ever
-    considered for one, whatever Snakemake finds changed in parameters or times, and it is never deleted.
+@cache
+def missing_records(name, system):
+    """Return the records that a study has still to get, as this call found it. Those that are there are inputs of
+    nothing: so no job is ever considered for one, whatever Snakemake finds changed, and it is never deleted.
     """
-    return [record_path(RESULTS, study.system.name, planned) for planned in without_record(study, RESULTS)]
+    study = study_of(name, system)
+    return [record_path(RESULTS, system, planned) for planned in without_record(study, RESULTS)]
 
 
 @cache
@@ -212,7 +215,7 @@ def found_changes(name, system, kind, output=""):
     """
     study = study_of(name, system)
     folder = study_folder(RESULTS, study)
-    if not (folder / "measurements.csv").is_file() or missing_records(study):
+    if not (folder / "measurements.csv").is_file() or missing_records(name, system):
         return []
     if kind == "measurements":
         return measurements_changes(study, ROOT)
@@ -238,9 +241,9 @@ def changes_of(kind):
 
 def measurements_of(wildcards):
     """Return a study's measurements as an input: of whatever age, unless this call makes them, and then in any case."""
-    study = study_of(wildcards.study, wildcards.system)
     path = f"{study_folder_of(wildcards)}/measurements.csv"
-    if missing_records(study) or found_changes(study.name, study.system.name, "measurements"):
+    name, system = wildcards.study, wildcards.system
+    if missing_records(name, system) or found_changes(name, system, "measurements"):
         return path
     return ancient(path)
 
@@ -258,7 +261,7 @@ def study_targets(name, wildcards=None):
         requested_studies.append(study)
     folder = study_folder(RESULTS, study)
     targets = [
-        *missing_records(study),
+        *missing_records(study.name, study.system.name),
         folder / "measurements.csv",
         # With all their formats: one that a killed call left out is made again.
         *(folder / "tables" / f"{table}{suffix}" for table in study.tables for suffix in TABLE_SUFFIXES),

@@ -19,7 +19,7 @@ rule note_changes:
 
 rule collect_measurements:
     input:
-        missing_records=lambda wildcards: missing_records(study_of(wildcards.study, wildcards.system)),
+        missing_records=lambda wildcards: missing_records(wildcards.study, wildcards.system),
         changes=changes_of_measurements,
     output:
         measurements="results/{system}/{study}/measurements.csv",

@@ -1,0 +1,133 @@
+"""What outputs were made from is known by contents: what counts as changed, and that no time stamp does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from factories import make_record
+from made_from import (
+    drawn_changes,
+    is_settled,
+    made_from_path,
+    measurements_changes,
+    measurements_digests,
+    note_made_from,
+    what_changed,
+)
+from matrix.outcomes import Outcome
+from matrix.plan import Study, record_path, study_folder
+from records.reading import read_outcomes
+from records.setting_aside import forget
+from studies import comparison, expand, study_config
+from study_outputs import write_study_outputs
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def study() -> Study:
+    points = [("small", 1), ("small", 2)]
+    return expand(study_config(frameworks={"torch_ddp": None}, comparisons=comparison("strong", points)))
+
+
+@pytest.fixture
+def root(study: Study, tmp_path: Path) -> Path:
+    """A checkout with a record of every cell and all outputs made from them."""
+    for name in ("workflow", "reference"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    (tmp_path / f"config/systems/{study.system.name}.yaml").write_text("device: cpu\n")
+    (tmp_path / f"config/studies/{study.name}.yaml").write_text("title: x\n")
+    for planned in study.planned:
+        path = record_path(tmp_path / "results", study.system.name, planned)
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(make_record(planned.cell, planned.repeat, system=study.system.name)))
+    write_study_outputs(study, tmp_path)
+    return tmp_path
+
+
+def record_of(study: Study, root: Path, number: int = 0) -> Path:
+    return record_path(root / "results", study.system.name, study.planned[number])
+
+
+def table_changes(study: Study, root: Path) -> list[str]:
+    return drawn_changes(study, "table", study.tables[0], root)
+
+
+def test_nothing_has_changed_whatever_the_times_are(study: Study, root: Path) -> None:
+    for path in root.rglob("*"):
+        os.utime(path, (2e9, 2e9))
+    assert measurements_changes(study, root) == table_changes(study, root) == []
+
+
+@pytest.mark.parametrize("name", ["config/models.yaml", "config/hardware.yaml", "config/studies/mine.yaml"])
+def test_an_edited_file_is_named_however_old_it_looks(study: Study, root: Path, name: str) -> None:
+    path = root / name.replace("mine", study.name)
+    path.write_text(f"# edited\n{path.read_text()}")
+    os.utime(path, (1e9, 1e9))
+    assert measurements_changes(study, root) == [path.relative_to(root).as_posix()]
+
+
+def test_a_record_that_is_replaced_set_aside_or_put_back_is_noticed(study: Study, root: Path) -> None:
+    record = record_of(study, root)
+    whole = record.read_text()
+    record.write_text(f"{whole} ")
+    os.utime(record, (1e9, 1e9))
+    assert measurements_changes(study, root) == ["records"]
+    record.write_text(whole)
+    assert measurements_changes(study, root) == []
+
+    (moved,) = forget(study, read_outcomes(study, root / "results"), root / "results", lambda o: o is not None)[:1]
+    assert not moved.exists()
+    assert measurements_changes(study, root) == ["records"]
+    write_study_outputs(study, root)
+    assert measurements_changes(study, root) == []
+    (aside,) = moved.parent.glob("record.forgotten-*")
+    aside.rename(moved)
+    assert measurements_changes(study, root) == ["records"]
+
+
+def test_another_set_of_cells_is_noticed(study: Study, root: Path) -> None:
+    more = comparison("strong", [("small", 1), ("small", 2), ("small", 4)])
+    larger = expand(study_config(frameworks={"torch_ddp": None}, comparisons=more))
+    assert measurements_changes(larger, root) == ["its cells", "records"]
+
+
+def test_measurements_that_others_wrote_are_noticed_and_tables_follow_them(study: Study, root: Path) -> None:
+    path = study_folder(root / "results", study) / "measurements.csv"
+    path.write_text(path.read_text() + "\n")
+    assert measurements_changes(study, root) == ["the output itself"]
+    assert table_changes(study, root) == ["measurements.csv"]
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", "{"])
+def test_where_nothing_is_noted_all_counts_as_changed(study: Study, root: Path, content: str | None) -> None:
+    path = made_from_path(study_folder(root / "results", study), "measurements")
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    assert measurements_changes(study, root) == ["everything, as far as is known"]
+
+
+def test_a_source_that_is_no_more_or_new_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    note_made_from(path, {"kept": "1", "gone": "2"})
+    assert what_changed(path, {"kept": "1", "new": "3"}) == ["new", "gone"]
+
+
+def test_an_edit_of_the_code_is_noticed(study: Study, root: Path) -> None:
+    digests = measurements_digests(study, root)
+    path = root / "noted.json"
+    note_made_from(path, {**digests, "code": "another"})
+    assert what_changed(path, digests) == ["code"]
+
+
+def test_what_the_next_call_has_to_mend_is_not_settled() -> None:
+    assert is_settled({("a", 1): Outcome("ok"), ("b", 1): Outcome("missing", "", "crash")})
+    for kind in ("corrupt_record", "unreadable_record"):
+        assert not is_settled({("a", 1): Outcome("ok"), ("b", 1): Outcome("missing", "", kind)})

@@ -185,7 +185,7 @@ def jobs_in_queue(study: Study, root: Path) -> Mapping[Path, SlurmJob]:
 def status_rows(
     study: Study, outcomes: Mapping[tuple[str, int], Outcome], jobs: Mapping[Path, SlurmJob]
 ) -> list[dict[str, object]]:
-    """One row per cell and repeat, however many comparisons share it. jobs: by the record that each will write."""
+    """Return one row per cell and repeat, however many comparisons share it. jobs: by the record each will write."""
     planned = {p.key: p for p in study.planned}
     return [
         _row(study, planned[key], outcome, jobs.get(record_path(ROOT / "results", study.system.name, planned[key])))
@@ -194,7 +194,7 @@ def status_rows(
 
 
 def state_of(outcome: Outcome, job: SlurmJob | None) -> str:
-    """Where a cell stands: done, stale (done, by other code than today's), queued, running, failed, missing (never
+    """Return where a cell stands: done, stale (done, by other code), queued, running, failed, missing (never
     tried, or too large for the system), unsupported.
     """
     if outcome.record is not None:

@@ -26,8 +26,9 @@ PLANNING_FUNCTIONS = ("stored_state", "unsupported_reason")
 
 
 def imported_files(starts: Iterable[str], scripts: Path = SCRIPTS) -> list[str]:
-    """Paths relative to `scripts` of the start files and of every project file they import, imports inside functions
-    included. Read from the source text, so it works for files whose packages are not installed here."""
+    """Return the paths relative to `scripts` of the start files and of every project file they import, imports inside
+    functions included. They are read from the source text, so that packages need not be installed here.
+    """
     found: set[str] = set()
     waiting = list(starts)
     while waiting:
@@ -72,7 +73,7 @@ def differs(recorded: Mapping[str, str], accepted: Mapping[str, frozenset[str]])
 
 
 def combined_digest(starts: Iterable[str], scripts: Path = SCRIPTS) -> str:
-    """One digest of the start files and every project file they import; a missing start file raises OSError."""
+    """Return one digest of the start files and every project file they import; a missing start file raises OSError."""
     digest = hashlib.sha256()
     for name in imported_files(starts, scripts):
         digest.update(f"{name} {hashlib.sha256((scripts / name).read_bytes()).hexdigest()}\n".encode())
@@ -81,9 +82,9 @@ def combined_digest(starts: Iterable[str], scripts: Path = SCRIPTS) -> str:
 
 @cache
 def _code_digest(source: bytes) -> str:
-    """SHA-256 of what of a file runs in a training process: no comments, docstrings and blank lines, no functions for
-    the planner, no imports of what measures nothing. From the text, not from a syntax tree, which every Python prints
-    differently. Raises SyntaxError.
+    """Return SHA-256 of what of a file runs in a training process: no comments, docstrings and blank lines, no
+    functions for the planner, no imports of what measures nothing. Of the text and not of a syntax tree, which every Python
+    prints differently. Raises SyntaxError.
     """
     lines = source.decode("utf-8").split("\n")
     for first_line, first, last_line, last in sorted(_left_out(source, lines), reverse=True):
@@ -97,7 +98,7 @@ def _code_digest(source: bytes) -> str:
 
 
 def _left_out(source: bytes, lines: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
-    """Spans (first line, its character, last line, its character), counted from 0, that do not overlap."""
+    """Yield spans (first line, its character, last line, its character), counted from 0, that do not overlap."""
     tree = ast.parse(source)
     whole = [node for node in tree.body if _is_left_out(node)]
     spans = [_span(node, lines) for node in [*whole, *_docstrings(tree, whole)]]
@@ -110,14 +111,14 @@ def _left_out(source: bytes, lines: Sequence[str]) -> Iterator[tuple[int, int, i
 
 
 def _is_left_out(node: ast.stmt) -> bool:
-    """Whether a statement of a file is left out as a whole."""
+    """Return whether a statement of a file is left out as a whole."""
     if isinstance(node, ast.ImportFrom):
         return f"{(node.module or '').replace('.', '/')}.py".startswith(NOT_MEASURING)
     return isinstance(node, ast.FunctionDef) and node.name in PLANNING_FUNCTIONS
 
 
 def _docstrings(tree: ast.Module, but_in: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Nodes of the docstrings of a file, but not of those inside nodes that are left out as a whole."""
+    """Yield the nodes of the docstrings of a file, but not of those inside nodes that are left out as a whole."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -134,7 +135,7 @@ def _docstrings(tree: ast.Module, but_in: Sequence[ast.AST]) -> Iterator[ast.AST
 
 
 def _span(node: Any, lines: Sequence[str]) -> tuple[int, int, int, int]:
-    """Where a statement stands; the syntax tree counts bytes of a line, and its text characters."""
+    """Return where a statement stands; the syntax tree counts bytes of a line, and its text characters."""
     first = min([node, *getattr(node, "decorator_list", [])], key=lambda n: n.lineno)
     start, end = first.lineno - 1, node.end_lineno - 1
     characters = [
@@ -145,7 +146,7 @@ def _span(node: Any, lines: Sequence[str]) -> tuple[int, int, int, int]:
 
 
 def _statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Those of a body and of all bodies inside it. Expressions hold no imports, and are most of a file."""
+    """Yield the statements of a body and all bodies inside it. Expressions, most of a file, hold no imports."""
     for node in body:
         yield node
         for inner in ("body", "handlers", "orelse", "finalbody", "cases"):

@@ -119,7 +119,7 @@ def _is_other_code(recorded: Mapping[str, str], framework: str, scripts: Path) -
 
 @cache
 def _accepted_today(framework: str, scripts: Path) -> Mapping[str, frozenset[str]] | None:
-    """None when the adaptor is gone or broken: then today's code is certainly not the record's."""
+    """Return None when the adaptor is gone or broken: then today's code is certainly not the record's."""
     try:
         return accepted_digests(framework, scripts)
     except (OSError, SyntaxError):

@@ -18,7 +18,7 @@ KINDS_BY_REASON = {"TimeLimit": "time_limit", "NodeDown": "node_failure", "OutOf
 
 
 def with_slurms_account(failure: Failure, job: SlurmJob | None = None) -> Failure:
-    """The failure with what Slurm says of its job, where that can say more; `job` is looked up when not given."""
+    """Return the failure with what Slurm says of its job, where that says more; `job` is looked up when not given."""
     if failure.job_id is None or failure.kind not in SLURM_KNOWS:
         return failure
     job = job or find_job(failure.job_id)
@@ -39,7 +39,7 @@ class OtherJobs:
         self._before = _shares_nodes() if self._ask else None
 
     def shared(self) -> bool | None:
-        """None where it is not known: on this machine alone, or when Slurm gave no answer."""
+        """Return None where it is not known: on this machine alone, or when Slurm gave no answer."""
         if self._exclusive:
             return False
         if not self._ask:
@@ -78,7 +78,7 @@ def ask_slurm_for_reasons(study: Study, results: Path, folder: Path) -> None:
 
 
 def _complete_failure(folder: Path, listed: SlurmJob | None) -> None:
-    """Of one cell's repeat; `listed` is its latest job, as far as Slurm still lists it."""
+    """Complete the account of one cell's repeat; `listed` is its latest job, as far as Slurm still lists it."""
     failure = read_failure(folder)
     job = listed or (find_job(failure.job_id) if failure and failure.job_id else None)
     if job is None or job.kind is None:

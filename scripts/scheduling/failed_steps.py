@@ -32,7 +32,7 @@ LAST_WORDS_LIMIT = 500
 
 @dataclass(frozen=True)
 class StepError:
-    """A failed job of Snakemake's: its rule, what was said of it, and its files as far as they are named."""
+    """A job of Snakemake that failed: its rule, what was said of it, and its files as far as they are named."""
 
     rule: str
     message: str
@@ -41,7 +41,7 @@ class StepError:
 
     @property
     def refusal(self) -> str:
-        """The scheduler's words where the job was never submitted, else empty."""
+        """Return the scheduler's words where the job was never submitted, else an empty text."""
         found = (pattern.fullmatch(self.message) for pattern in REFUSED)
         return next((match["words"].strip() for match in found if match), "")
 
@@ -91,7 +91,7 @@ def cell_reasons(study: Study, errors: Iterable[StepError], root: Path) -> Reaso
 
 
 def _last_words(error: StepError, root: Path) -> tuple[str, tuple[str, ...]]:
-    """What a failed step said last, and its last lines."""
+    """Return what a failed step said last, and its last lines."""
     if error.refusal:
         return f"Slurm refused the job: {error.refusal}", ()
     lines = log_tail(root / error.log) if error.log else ()

@@ -56,11 +56,11 @@ class SlurmJob:
 
     @property
     def kind(self) -> str | None:
-        """Of a failure, where the state says it. A job that failed without a node was never begun."""
+        """Return the kind of failure, where the state says it. A job that failed without a node was never begun."""
         return "refused" if self.state == "FAILED" and not self.nodes else KINDS.get(self.state)
 
     def is_older_than(self, at: str) -> bool:
-        """Whether it was submitted before `at` (ISO format with a time zone); False where Slurm does not say when."""
+        """Return whether it was submitted before `at` (ISO, with a time zone); False where Slurm does not say when."""
         try:
             return datetime.fromisoformat(self.submitted).astimezone() < datetime.fromisoformat(at)
         except ValueError:
@@ -78,12 +78,12 @@ def has_slurm() -> bool:
 
 
 def own_jobs() -> list[SlurmJob]:
-    """This user's jobs that the controller knows, ended ones too (for MinJobAge seconds). Raises QueueError."""
+    """Return this user's jobs that the controller knows, ended ones too (for MinJobAge seconds). Raises QueueError."""
     return _jobs(["squeue", "--user", getpass.getuser(), "--states=all", "--noheader", f"--format={FIELDS}"])
 
 
 def find_job(job_id: str) -> SlurmJob | None:
-    """What the controller, or else the accounting, knows of a job; None where neither does or can be asked."""
+    """Return what the controller, or else the accounting, knows of a job; None where neither does or can be asked."""
     try:
         command = ["squeue", "--jobs", job_id, "--states=all", "--noheader", f"--format={FIELDS}"]
         jobs = [job for job in _jobs(command) if job.job_id == job_id]
@@ -93,7 +93,7 @@ def find_job(job_id: str) -> SlurmJob | None:
 
 
 def job_nodes(job_id: str | None) -> list[str]:
-    """Names of a job's nodes in the order of their numbers in it; empty where Slurm gives no answer."""
+    """Return the names of a job's nodes in the order of their numbers in it; empty where Slurm gives no answer."""
     job = find_job(job_id) if job_id else None
     if job is None or not job.nodes:
         return []
@@ -105,12 +105,12 @@ def job_nodes(job_id: str | None) -> list[str]:
 
 
 def current_job_id() -> str | None:
-    """The Slurm job this process runs in."""
+    """Return the id of the Slurm job this process runs in."""
     return os.environ.get("SLURM_JOB_ID")
 
 
 def job_comment(system: str, planned: PlannedCell) -> str:
-    """What Snakemake's Slurm plugin notes on the job of a cell: the rule and its wildcards, in their order."""
+    """Return what Snakemake's Slurm plugin notes on the job of a cell: the rule and its wildcards, in their order."""
     cell = planned.cell
     values = (system, cell.framework, cell.model.name, cell.num_gpus, cell.cell_id, planned.repeat)
     return f"rule_train_cell_wildcards_{'_'.join(map(str, values))}"
@@ -119,7 +119,7 @@ def job_comment(system: str, planned: PlannedCell) -> str:
 def jobs_of_cells(
     system: str, cells: Iterable[PlannedCell], jobs: Iterable[SlurmJob], folder: Path
 ) -> dict[tuple[str, int], SlurmJob]:
-    """The latest job of each cell among `jobs` that were submitted from `folder`, by the cell's key."""
+    """Return the latest job of each cell among `jobs` that were submitted from `folder`, by the cell's key."""
     latest: dict[str, SlurmJob] = {}
     for job in sorted(jobs, key=lambda job: _number(job.job_id)):
         if job.workdir and Path(job.workdir).resolve() == folder.resolve():
@@ -149,6 +149,6 @@ def _accounted(job_id: str) -> SlurmJob | None:
 
 
 def _number(job_id: str) -> int:
-    """Job ids count upwards; of an array's task (`42_7`) the job's."""
+    """Return a job id as a number, which counts upwards; for the task of an array (`42_7`) that of the job."""
     digits = job_id.partition("_")[0]
     return int(digits) if digits.isdecimal() else 0

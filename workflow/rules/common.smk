@@ -50,7 +50,7 @@ def stop(message):
 
 
 def explained(function, *args):
-    """Call it, and end this call with the message of a user's mistake."""
+    """Return what the function returns; where it finds a user's mistake, end this call with its message."""
     try:
         return function(*args)
     except ConfigError as error:
@@ -98,7 +98,7 @@ def system_of(name):
 
 
 def check_study(name):
-    """A study of this call, read and checked to the names of its tables, figures and reference."""
+    """Read a study of this call, and end the call where its tables, figures or reference have a wrong name."""
     study = study_of(name, settings["system"])
     try:
         check_outputs(study.paper, study.tables, study.figures)
@@ -110,7 +110,7 @@ def check_study(name):
 
 
 def asked_studies_of(system):
-    """The studies that are asked for: in a job, by the call that submitted it. Where files are asked for, all studies."""
+    """Return the studies that are asked for: in a job, by the call that submitted it; all where files are asked for."""
     asked = [study for study in requested_studies if study.system.name == system]
     if not asked and not workflow.is_main_process:
         asked = readable_studies(system, os.environ.get(ASKED_VARIABLE, "").split())
@@ -118,7 +118,7 @@ def asked_studies_of(system):
 
 
 def readable_studies(system, names=None):
-    """Of these names, or of all: a mistake in one study's file must not take the cells of the others with it."""
+    """Return the studies of these names, or all, that can be read: a mistake in one costs no cell of another."""
     found = []
     for name in study_names(ROOT) if names is None else names:
         try:
@@ -130,12 +130,12 @@ def readable_studies(system, names=None):
 
 @cache
 def cells_of(system):
-    """Cell id -> values, of the studies that are asked for; of all of them where a cell alone is."""
+    """Return the values of each cell by its id: cells of the studies that are asked for, or of all studies."""
     return index_cells(asked_studies_of(system))
 
 
 def cell_value(wildcards, key):
-    """One of a cell's values, by the id in its path."""
+    """Return one of a cell's values, by the id in its path."""
     cells = cells_of(wildcards.system)
     if wildcards.cell_id not in cells:
         stop(f"cell {wildcards.cell_id} is in no study of config/studies that can be read on system {wildcards.system}")
@@ -144,7 +144,7 @@ def cell_value(wildcards, key):
 
 @cache
 def corpus_setting(key):
-    """What the command line of the tokenizer says for a corpus, by the name of its folder."""
+    """Return what the command line of the tokenizer says for a corpus, by the name of its folder."""
     known = {study.corpus.key: study.corpus_setting for study in asked_studies_of(settings["system"])}
     if key not in known:
         stop(f"no study is trained on a corpus with the tokens {key}; there are {', '.join(sorted(known))}")
@@ -159,9 +159,9 @@ def reference_of(wildcards):
 
 
 def needed_to_train(wildcards):
-    """A cell's tokens (the file and the JSON beside it) and its framework's Python, unless it has its record.
+    """Return a cell's tokens (the file and the JSON beside it) and its framework's Python, unless it has its record.
 
-    Not ancient(): Snakemake leaves out a job whose output is missing when an ancient input of it is there and made anew.
+    Not ancient(): Snakemake leaves out a job with a missing output when an ancient input of it is there and made anew.
     """
     w = wildcards
     folder = f"results/{w.system}/cells/{w.framework}/{w.model}/{w.num_gpus}gpu/{w.cell_id}/repeat{w.repeat}"
@@ -249,7 +249,7 @@ def measurements_of(wildcards):
 
 
 def study_targets(name, wildcards=None):
-    """Everything a study asks for. The records are listed themselves: a table made before one failed must not hide it."""
+    """Return all that a study asks for. Missing records are listed too: a table made without one must not hide it."""
     study = study_of(name, settings["system"])
     tell_budget(study)
     tell_plan(study)
@@ -273,7 +273,7 @@ def study_targets(name, wildcards=None):
 
 
 def all_cores():
-    """Of this machine, for rules that take them all."""
+    """Return the number of cores of this call, for rules that take them all."""
     try:
         return workflow.cores
     except WorkflowError:

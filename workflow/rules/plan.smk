@@ -5,7 +5,7 @@
 
 
 def find_jobs_in_queue(system):
-    """Look once, before anything is submitted, for those of any study. Where Slurm cannot be asked, a dry run goes on."""
+    """Look for jobs of any study, before one is submitted. Where Slurm cannot be asked, a dry run goes on."""
     if not system_of(system).slurm:
         return
     try:
@@ -34,12 +34,12 @@ def check_start():
 
 
 def tell_jobs_what_is_asked():
-    """Slurm hands this process's variables to the jobs."""
+    """Set a variable, which Slurm hands to the jobs, to the studies that this call is about."""
     os.environ[ASKED_VARIABLE] = " ".join(study.name for study in requested_studies)
 
 
 def write_partial_outputs(study, snakemake_logs):
-    """Some cells failed, so the rules behind them did not run: write what the others measured, and say what is missing."""
+    """Write what the finished cells measured where others failed, which kept the rules from it; say what is missing."""
     from study_outputs import missing_cells, write_study_outputs
 
     try:

@@ -28,10 +28,11 @@ rule collect_measurements:
     localrule: True
     conda:
         "../../envs/workflow.yaml"
+    params:
+        folder=study_folder_of,
     shell:
         "python scripts/collect.py --study {wildcards.study:q} --system {wildcards.system:q}"
-        " --output {output.measurements:q} --made-from results/{wildcards.system}/{wildcards.study}/made_from/measurements.json"
-        " 2> >(tee {log:q} >&2)"
+        " --output {output.measurements:q} --made-from {params.folder:q}/made_from/measurements.json 2> >(tee {log:q} >&2)"
 
 
 rule make_table:

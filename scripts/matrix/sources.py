@@ -83,8 +83,8 @@ def combined_digest(starts: Iterable[str], scripts: Path = SCRIPTS) -> str:
 @cache
 def _code_digest(source: bytes) -> str:
     """Return SHA-256 of what of a file runs in a training process: no comments, docstrings and blank lines, no
-    functions for the planner, no imports of what measures nothing. Of the text and not of a syntax tree, which every Python
-    prints differently. Raises SyntaxError.
+    functions for the planner, no imports of what measures nothing. Of the text and not of a syntax tree, which every
+    Python prints differently. Raises SyntaxError.
     """
     lines = source.decode("utf-8").split("\n")
     for first_line, first, last_line, last in sorted(_left_out(source, lines), reverse=True):

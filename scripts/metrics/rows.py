@@ -14,7 +14,7 @@ from matrix.outcomes import Outcome
 from matrix.plan import PlannedCell, Study, record_path
 from metrics import flops
 from metrics.circumstances import Row, circumstance_columns
-from metrics.columns import COLUMNS, NUMBER, measurements_frame
+from metrics.columns import COLUMNS, INTEGER, NUMBER, measurements_frame
 from metrics.comparing import Compared, add_comparison
 from metrics.losses import global_losses, losses_to_text
 from metrics.peaks import MEASURED, machine_peaks, measured_peak, peak_of_record
@@ -24,6 +24,7 @@ BYTES_PER_GIB = 2**30
 # What a record can break that its schema does not see. The rows of the others are written all the same.
 _UNMEASURABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 _NUMBERS = tuple(column.name for column in COLUMNS if column.type == NUMBER)
+_INTEGERS = frozenset(column.name for column in COLUMNS if column.type == INTEGER)
 
 
 def measurement_rows(
@@ -79,7 +80,8 @@ def _checked(row: Row) -> Row:
     for name, value in row.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{name} would be {value}")
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        # JSON's 1e308 is a whole number as well.
+        if name in _INTEGERS and value is not None and not -(2**63) <= value < 2**63:
             raise ValueError(f"{name} would be {value}")
     return row
 

@@ -97,6 +97,8 @@ def _launch(launch: Mapping[str, Any]) -> Iterator[str]:
     for key in ("num_nodes", "cpu_cores", "threads_per_process"):
         if not _is_count(launch[key]):
             yield f"launch.{key} is {launch[key]}"
+    if launch.get("others_cpu_cores") is not None and not _is_count(launch["others_cpu_cores"]):
+        yield f"launch.others_cpu_cores is {launch['others_cpu_cores']}"
     for key in ("wall_s", "others_cpu_s"):
         if launch[key] is not None and not 0 <= launch[key] <= LONGEST_S:
             yield f"launch.{key} is {launch[key]:g}, which no clock shows"
@@ -131,6 +133,10 @@ def _rank(rank: Mapping[str, Any], wall_s: float) -> Iterator[str]:
         yield "its clock shows a time that no clock shows"
     if clock["monotonic_s"] < last:
         yield "its last batch ended after its clock was read, which comes later"
+    for key in ("threads", "affinity_cores", "host_cores"):
+        number = rank.get("process", {}).get(key)
+        if number is not None and not _is_count(number):
+            yield f"process.{key} is {number}"
     memory = rank["peak_memory_bytes"]
     if memory is not None and not 0 <= memory <= LARGEST_MEMORY_BYTES:
         yield f"peak_memory_bytes is {memory}"

@@ -88,3 +88,12 @@ def test_what_others_used_is_a_share_of_the_cores_it_was_counted_over() -> None:
     assert others_cpu_percent(launch) == pytest.approx(160.0)
     assert others_cpu_percent({**launch, "others_cpu_cores": 8}) == pytest.approx(20.0)
     assert others_cpu_percent({**launch, "others_cpu_cores": None}) == pytest.approx(160.0)
+
+
+@pytest.mark.parametrize("cores", [1e308, 10**30])
+def test_a_number_that_no_table_holds_costs_only_its_own_row(cores: float) -> None:
+    cells = [make_cell("a"), make_cell("b")]
+    outcomes = {planned(cell).key: ok(make_record(cell)) for cell in cells}
+    outcomes[cells[0].cell_id, 1].record["ranks"][0]["process"] = PROCESS | {"host_cores": cores}
+    rows = measurement_rows(make_study([make_comparison([planned(cell) for cell in cells])]), outcomes, HARDWARE)
+    assert rows["status"].tolist() == ["missing", "ok"] and rows["kind"].tolist() == ["corrupt_record", ""]

@@ -88,6 +88,8 @@ IMPOSSIBLE: dict[str, tuple[Change, str]] = {
     "a negative matrix": (set_rank(matmul_size=-2048), "matmul_size is -2048"),
     "an empty matrix": (set_rank(matmul_size=0), "matmul_size is 0"),
     "a product in no time": (set_rank(matmul_seconds=[1e-300]), "a product of two matrices"),
+    "a process of 1e308 threads": (set_rank(process={"threads": 1e308}), "process.threads is 1e+308"),
+    "1e308 cores that others were counted over": (set_launch(others_cpu_cores=1e308), "launch.others_cpu_cores is"),
     "a product at 2e17 FLOP/s": (set_rank(matmul_size=2048, matmul_seconds=[8.6e-8]), "faster than any processor"),
     "an infinite loss as a number": (set_in("losses", 3, float("inf")), "is inf"),
     "a loss that no sum can hold": (set_in("losses", 3, 1e308), "a loss is larger"),

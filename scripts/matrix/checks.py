@@ -11,6 +11,7 @@ from typing import Any
 
 from matrix.cells import Layout, Model
 from matrix.errors import ConfigError, nearest
+from matrix.gpus import is_slice
 from training.loop import NUM_BATCHES, NUM_WARMUP_BATCHES
 
 GPT2_NUM_TOKENS = 50257
@@ -135,9 +136,11 @@ def check_peak(where: str, device_name: str, hardware: Mapping[str, Any]) -> Non
     """A default peak would make every percentage wrong without a sign of it."""
     known = known_devices(hardware)
     if device_name not in known:
+        # A slice of a GPU bears the name of the whole, and has a fraction of its peak.
+        hint = "" if is_slice(device_name) else nearest(device_name, known)
         raise ConfigError(
             f"{where}: the peak of {device_name!r} is not known; add it to config/hardware.yaml with its dense "
-            f"half-precision FLOP/s and the source{nearest(device_name, known)}, or train on the CPU with `device: cpu`"
+            f"half-precision FLOP/s and the source{hint}, or train on the CPU with `device: cpu`"
         )
 
 

@@ -38,6 +38,11 @@ def visible_gpus() -> tuple[str, ...]:
     return tuple(gpu.name for gpu in visible)
 
 
+def is_slice(device_name: str) -> bool:
+    """Return whether a name is that of a slice of a GPU, such as `NVIDIA A100-SXM4-40GB MIG 3g.20gb`."""
+    return re.search(r"\bMIG\b", device_name) is not None
+
+
 def driver_gpus() -> list[Gpu]:
     """Return all GPUs that the driver knows, in its order; none where there is no driver."""
     import pynvml

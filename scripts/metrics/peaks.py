@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from matrix.gpus import is_slice
+
 MEASURED = "measured"
 # A process's own rate this far below the machine's peak is worth a word: on an idle machine the rates of like jobs lie
 # within 7 % of each other, so that twice as much is somebody else's doing.
@@ -133,7 +135,8 @@ def _shared_note(own: float, highest: float, num_cells: int) -> str:
 
 
 def _unknown_device(name: str, names: Mapping[str, str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    # A slice of a GPU bears the name of the whole, and has a fraction of its peak.
+    near = [] if is_slice(name) else difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     hint = f" (if it is a {names[near[0]]}, add the name to that entry's driver_names)" if near else ""
     return (
         f"config/hardware.yaml knows no device {name!r}{hint}: add an entry with "

@@ -28,6 +28,8 @@ def test_unknown_device_is_an_error_that_says_what_to_add(name):
     with pytest.raises(ValueError, match="add an entry") as error:
         peak_for_device(HARDWARE, name)
     assert name in str(error.value) and "peak_half_precision_flops_per_s" in str(error.value)
+    # A slice is not the GPU that it is a slice of.
+    assert ("if it is a" in str(error.value)) == ("MIG" not in name)
 
 
 def test_one_name_in_two_entries_is_refused():

@@ -7,6 +7,8 @@ from types import ModuleType
 
 import pytest
 
+from matrix.checks import check_peak
+from matrix.errors import ConfigError
 from matrix.gpus import Gpu, visible_gpus, visible_indices
 from matrix.systems import system_from_config
 
@@ -125,3 +127,11 @@ def test_a_slice_is_not_called_by_the_whole_gpus_name(use_nvml, gpus: list[Gpu],
     config = {"device": "auto", "devices": [], "gpus_per_node": "auto", "num_nodes": 1}
     with pytest.raises(ValueError, match=r"the peak of a slice \(MIG\) is not known.*config/hardware.yaml"):
         system_from_config("local", config)
+
+
+def test_a_slice_is_not_hinted_to_be_the_whole_gpu() -> None:
+    hardware = {"A100": {"driver_names": [A100.name]}}
+    for name, hinted in ((f"{A100.name} MIG 3g.20gb", False), (f"{A100.name[:-1]}", True)):
+        with pytest.raises(ConfigError, match="is not known") as error:
+            check_peak("config/systems/local.yaml", name, hardware)
+        assert ("did you mean" in str(error.value)) == hinted

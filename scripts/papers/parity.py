@@ -61,7 +61,9 @@ def _compared(row: dict[str, Any], reference: dict[str, Any] | None) -> dict[str
     else:
         difference = max_relative_difference(losses_from_text(row["losses"]), losses_from_text(reference["losses"]))
         within = difference <= TOLERANCE
-        if row["initial_weights"] != "shared" and not within:
+        if math.isinf(difference):
+            difference, reason = math.nan, "a loss of the reference is 0, and this one is not"
+        elif row["initial_weights"] != "shared" and not within:
             reason = "it drew its own initial weights"
         elif is_true(row["code_changed"]) or is_true(reference["code_changed"]):
             reason = "code changed since it was measured"

@@ -19,6 +19,9 @@ from matrix.plan import PlannedCell, Study, record_path
 from matrix.sources import SCRIPTS, accepted_digests, differs
 from records.plausible import problem_of, writable
 
+# A damaged record may quote itself at any length.
+REASON_CHARACTERS = 300
+
 
 def read_outcomes(study: Study, results: Path, scripts: Path = SCRIPTS) -> dict[tuple[str, int], Outcome]:
     """Return the outcome of every planned cell of the study, by (cell id, repeat)."""
@@ -64,7 +67,7 @@ def read_record(path: Path, planned: PlannedCell, system: str) -> dict[str, Any]
     except (ValueError, RecursionError) as error:
         problem = str(error)
     if problem:
-        raise ValueError(f"the record is damaged ({writable(problem)})")
+        raise ValueError(f"the record is damaged ({writable(problem[:REASON_CHARACTERS])})")
     return record
 
 
@@ -72,7 +75,7 @@ def _problem(record: Any, planned: PlannedCell, system: str) -> str | None:
     try:
         _schema_check()(record)
     except fastjsonschema.JsonSchemaException as error:
-        return str(error.message)[:200]
+        return str(error.message)
     cell_id, repeat = planned.key
     if identity_hash(record["identity"]) != cell_id:
         return "its identity is not this cell's"

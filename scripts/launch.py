@@ -250,7 +250,7 @@ def _fail(
 ) -> None:
     """Say why, on the terminal and beside the log. The note must not fail for the reason the cell failed."""
     if not last_lines and kind != "refused":  # a refused cell's log is a former try's
-        last_lines = results.log_tail(args.log)
+        last_lines = results.log_tail(args.log, rank)
     failure = with_slurms_account(
         results.Failure(kind, reason, rank, last_lines, results.now(), host_name(), current_job_id())
     )

@@ -83,7 +83,9 @@ def judge(ending: Ending, exchange: Exchange, num_ranks: int, data_parallel: int
         # An orderly failure explains more than an exit status; a signal explains the others' failures.
         first = _earliest(failures) if ending.kind == "crash" else None
         if first:
-            return Verdict("", f"rank {first.rank}: {first.message}", "crash", first.rank, ending.last_lines)
+            # The launcher may have met the end of another rank first; then the lines are found in the log.
+            lines = ending.last_lines if first.rank == ending.rank else ()
+            return Verdict("", f"rank {first.rank}: {first.message}", "crash", first.rank, lines)
         # A rank that never came to be Python: its exit status alone says nothing.
         setup = next((f"{line}: " for line in ending.last_lines if line.startswith(SETUP_WORDS)), "")
         return Verdict("", f"{setup}{ending.reason}", ending.kind, ending.rank, ending.last_lines)
@@ -166,13 +168,15 @@ def read_failure(folder: Path) -> Failure | None:
         return None
 
 
-def log_tail(path: Path) -> tuple[str, ...]:
-    """The last lines of a cell's log, for an end that is no single rank's."""
+def log_tail(path: Path, rank: int | None = None) -> tuple[str, ...]:
+    """Return the last lines of a cell's log: those of one rank, without its number, or those of all."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ()
     lines = [line for line in text.splitlines() if not line.startswith("[launcher]")]
+    if rank is not None:
+        lines = [line.removeprefix(f"[rank {rank}] ") for line in lines if line.startswith(f"[rank {rank}] ")]
     return tuple(line[:LAST_LINE_LIMIT] for line in lines[-LAST_LINES:])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launching.exchange import Exchange
+from launching.exchange import Exchange, RankFailure
 from launching.part import LaunchPlan, PartReport, silent_part
 from launching.placement import parts
 from launching.processes import Ending
@@ -94,6 +94,22 @@ def test_a_line_of_setup_that_failed_is_the_reason(tmp_path: Path) -> None:
     ending = Ending("crash", "rank 0 ended with exit status 127", 0, ("bash: module: command not found", said))
     verdict = judge(ending, Exchange(tmp_path), 1, 1, killed_for_memory=False)
     assert verdict.reason == f"{said}: rank 0 ended with exit status 127"
+
+
+@pytest.mark.parametrize(("ended", "lines"), [(1, ("its last line",)), (0, ())])
+def test_a_rank_that_failed_first_is_not_given_the_lines_of_another(
+    tmp_path: Path, ended: int, lines: tuple[str, ...]
+) -> None:
+    """A rank that lost its connection may be met first, while the account of the cause is the earliest."""
+    exchange = Exchange(tmp_path)
+    exchange.write_failure(RankFailure(1, "error", "RuntimeError: this rank had enough", 10.0))
+    exchange.write_failure(RankFailure(0, "error", "RuntimeError: connection closed by peer", 11.0))
+    ending = Ending("crash", f"rank {ended} ended with exit status 1", ended, ("its last line",))
+    verdict = judge(ending, exchange, 2, 2, killed_for_memory=False)
+    assert (verdict.rank, verdict.last_lines) == (1, lines)
+    log = tmp_path / "log.txt"
+    log.write_text("[rank 1] before\n[rank 0] closed\n[launcher] x\n[rank 1] the end\n[rank 10] other\n")
+    assert log_tail(log, verdict.rank) == ("before", "the end")
 
 
 @pytest.mark.parametrize(

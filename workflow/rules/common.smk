@@ -19,7 +19,7 @@ runpy.run_path(str(ROOT / "scripts" / "whole_bytecode.py"))
 from launching.environment import put_python_on_path
 from launching.interpreter import interpreter_file
 from launching.run_lock import locked_outputs, note_owner, refusal
-from matrix.config import check_config
+from matrix.config import check_config, read_config
 from matrix.errors import ConfigError, nearest
 from matrix.frameworks import environment_digest
 from made_from import drawn_changes, file_digest, measurements_changes, reference_path
@@ -57,7 +57,17 @@ def explained(function, *args):
         stop(str(error))
 
 
-settings = explained(check_config, config, "config", ROOT, "config")
+def read_settings():
+    """Return config/config.yaml, with what the command line's --config and --configfile say in its place.
+
+    Not by Snakemake's `configfile:`, which evaluates expressions in the file, lets a key given twice win, and names no
+    line. `config` holds what the command line says, and nothing else; Snakemake hands it on to the jobs.
+    """
+    in_file = read_config(ROOT / "config" / "config.yaml", "config", ROOT)
+    return check_config({**in_file, **config}, "config", ROOT, "--config or --configfile") if config else in_file
+
+
+settings = explained(read_settings)
 # The studies that the targets of this call ask for, for the hook that runs when some of their cells failed.
 requested_studies = []
 # Slurm jobs of an earlier call that are still in the queue, by the record each will write.

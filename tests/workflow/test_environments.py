@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -58,6 +59,20 @@ def test_a_framework_runs_under_a_venv_of_its_own(fresh_project: Project) -> Non
     assert "installed already" in run.output and "Successfully installed" not in run.output
     assert path.is_file()
 
+    # By what files hold, without Snakemake's memory too: a touched one makes no environment for a missing cell.
+    aside = path.rename(path.with_name("aside.json"))
+    os.utime(requirements, (2e9, 2e9))
+    shutil.rmtree(fresh_project.root / ".snakemake")
+    planned = fresh_project.snakemake("--dry-run", "tiny")
+    assert (planned.jobs("train_cell"), planned.jobs("make_venv")) == (1, 0), planned.output
+    note = fresh_project.root / "environments/venv-nothing.txt"
+    is_made = note.read_text()
+    note.write_text(is_made.replace("/bin/", "-of-another-state/bin/"))
+    planned = fresh_project.snakemake("--dry-run", "tiny")
+    assert (planned.jobs("train_cell"), planned.jobs("make_venv")) == (1, 1), planned.output
+    note.write_text(is_made)
+    aside.rename(path)
+
     # Neither a touched requirements file nor a lost environment measures anything anew.
     requirements.touch()
     shutil.rmtree(fresh_project.root / "environments")
@@ -75,7 +90,10 @@ def test_an_environment_that_cannot_be_made_leaves_the_others(fresh_project: Pro
     assert not (fresh_project.root / "environments/venv-nothing.txt").exists()
     (row,) = [row for row in fresh_project.measurements() if row["framework"] == "nothing"]
     assert row["kind"] == "environment_failed"
-    assert "the environment nothing of nothing could not be made: envs/nothing.txt: could not be" in row["reason"]
+    assert (
+        "the environment nothing of nothing could not be made: envs/nothing.txt could not be installed: "
+        in row["reason"]
+    )
     table = fresh_project.table("strong_scaling")
     assert "nothing" in table and "torch_plain" in table
 

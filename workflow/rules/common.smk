@@ -195,8 +195,9 @@ def changes_of_interpreter(environment, kind):
     note = Path(f"environments/{kind}-{environment}.txt")
     if not note.is_file():
         return []
-    python = Path(note.read_text(encoding="utf-8").strip())
-    is_right = kind != "venv" or python == Path(venv_folder(environment)).resolve() / "bin" / "python"
+    # Relative to the project where it lies in it.
+    python = Path.cwd() / note.read_text(encoding="utf-8").strip()
+    is_right = kind != "venv" or python == Path.cwd() / venv_folder(environment) / "bin" / "python"
     return [] if is_right and python.is_file() else [CHANGE_NOTE]
 
 

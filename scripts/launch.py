@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import errno
 import json
+import secrets
 import signal
 import sys
 import tempfile
@@ -20,7 +21,6 @@ from atomic import write_json
 from corpus.verify import UnreadableTokens, check_corpus, check_tokens
 from launching import results
 from launching.child import adopt_orphans
-from launching.environment import free_port
 from launching.exchange import Exchange
 from launching.host_lock import host_lock
 from launching.interpreter import training_command
@@ -39,6 +39,7 @@ from matrix.systems import System
 from scheduling.endings import OtherJobs, with_slurms_account
 from scheduling.queue import current_job_id, job_nodes
 from scheduling.resources import gpus_on_node
+from training.rendezvous import LOOPBACK
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -192,10 +193,12 @@ def launch_plan(args: argparse.Namespace, cell: Cell, system: System, exchange: 
         command=training_command(system, adaptor.FRAMEWORK.environment, script, ROOT),
         num_gpus=cell.num_gpus,
         num_nodes=cell.num_nodes,
-        master_address=node_address("127.0.0.1") if system.slurm else "127.0.0.1",
-        master_port=free_port(),
+        master_address=node_address(LOOPBACK) if system.slurm else LOOPBACK,
+        meeting_folder=str(exchange.folder.resolve()),
+        token=secrets.token_hex(8),
         environment=system.environment,
         cores=system.slurm.cpus_per_gpu * gpus_on_node(cell) if system.slurm else None,
+        threads=getattr(cell, "threads_per_process", None),
         gpus_visible=bool(system.slurm and system.slurm.gpu_request != "none"),
         mpi=adaptor.FRAMEWORK.mpi,
     )

@@ -2,7 +2,8 @@
 
 Horovod's own thread takes each gradient when the last micro-batch's backward pass has computed it, and fuses small
 ones; on GPUs they go through NCCL, on a CPU through gloo. No horovodrun is needed: rank 0 starts the rendezvous server
-at which Horovod's processes find one another, and the others learn of it through a store at MASTER_ADDR:MASTER_PORT.
+at which Horovod's processes find one another, and the others learn of it through the store at which the ranks of every
+torch framework meet (`training.torch_setup.meet`).
 """
 
 from __future__ import annotations
@@ -105,13 +106,12 @@ def join(job: Job) -> None:
     import horovod.torch as hvd
     from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
     from horovod.runner.http.http_server import RendezvousServer
-    from torch.distributed import TCPStore
 
-    from training.torch_setup import COLLECTIVE_TIMEOUT
+    from training.torch_setup import COLLECTIVE_TIMEOUT, meet
 
-    address = os.environ["MASTER_ADDR"]
     is_first = job.rank == 0
-    store = TCPStore(address, int(os.environ["MASTER_PORT"]), job.world_size, is_first, COLLECTIVE_TIMEOUT)
+    store = meet(job)
+    address = os.environ["MASTER_ADDR"]
     store.set(f"place/{job.rank}", json.dumps([host_name(), job.local_rank]))
     places = [json.loads(store.get(f"place/{rank}")) for rank in range(job.world_size)]
     slots = get_host_assignments([HostInfo(name, ranks) for name, ranks in nodes(places)], job.world_size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,26 +30,18 @@ def shared_settings(threads: int, system: Mapping[str, str]) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), **OPENMP, **ALLOCATOR, **system}
 
 
-def rank_variables(
-    rank: int, local_rank: int, world_size: int, local_size: int, address: str, port: int
-) -> dict[str, str]:
-    """The environment contract of every adaptor."""
+def rank_variables(rank: int, local_rank: int, world_size: int, local_size: int) -> dict[str, str]:
+    """Return a process's place, of the environment contract of every adaptor; the other part is where the ranks meet.
+
+    (training/rendezvous.py)
+    """
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(local_rank),
         "WORLD_SIZE": str(world_size),
         "LOCAL_WORLD_SIZE": str(local_size),
-        "MASTER_ADDR": address,
-        "MASTER_PORT": str(port),
         "PYTHONUNBUFFERED": "1",
     }
-
-
-def free_port() -> int:
-    """A TCP port nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def put_python_on_path() -> None:

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cores import available_cores
@@ -18,24 +19,29 @@ from launching.environment import rank_variables, shared_settings, threads_per_p
 from launching.host_load import host_memory_kills, read_host_clock, spent_s
 from launching.placement import Part, host_name, parts
 from launching.processes import Ending, Limits, LogWriter, RankCommand, run_ranks
+from training.rendezvous import meeting_variables
 
 
 @dataclass(frozen=True)
 class LaunchPlan:
     """What every part of a cell is told; JSON in the folder of the exchange.
 
-    command: starts one training process. environment: the system file's variables. cores: what the scheduler gives the
-    cell on each node; None where it has all of the machine. gpus_visible: the scheduler shows each node its GPUs, so a
-    missing one can be noticed before anything starts. mpi: the ranks are started under MPI, a part each.
+    command: starts one training process. meeting_folder: where rank 0 says at which port of master_address the ranks
+    meet. token: tells this launch from every other. environment: the system file's variables. cores: what the scheduler
+    gives the cell on each node; None where it has all of the machine. threads: of every process; None where the
+    processes of a node share its cores. gpus_visible: the scheduler shows each node its GPUs, so a missing one can be
+    noticed before anything starts. mpi: the ranks are started under MPI, a part each.
     """
 
     command: Sequence[str]
     num_gpus: int
     num_nodes: int
     master_address: str
-    master_port: int
+    meeting_folder: str
+    token: str
     environment: Mapping[str, str]
     cores: int | None = None
+    threads: int | None = None
     gpus_visible: bool = False
     mpi: bool = False
 
@@ -46,7 +52,7 @@ class LaunchPlan:
     def shares(self, num_ranks: int) -> tuple[int, int, dict[str, str]]:
         """On a node with `num_ranks` ranks: its cores, the threads of each process, the variables each process gets."""
         cores = available_cores() if self.cores is None else min(available_cores(), self.cores)
-        threads = threads_per_process(cores, num_ranks)
+        threads = self.threads or threads_per_process(cores, num_ranks)
         return cores, threads, shared_settings(threads, self.environment)
 
 
@@ -149,7 +155,8 @@ def missing_gpus(wanted: int, environment: Mapping[str, str]) -> str:
 def _commands(job: LaunchPlan, part: Part, settings: Mapping[str, str]) -> list[RankCommand]:
     def variables(rank: int) -> dict[str, str]:
         local = part.first_local + rank - part.ranks.start
-        return rank_variables(rank, local, job.num_gpus, part.local_size, job.master_address, job.master_port)
+        return rank_variables(rank, local, job.num_gpus, part.local_size)
 
-    shared: dict[str, Any] = {**os.environ, **settings, LAUNCHER_VARIABLE: str(os.getpid())}
+    meeting = meeting_variables(Path(job.meeting_folder), job.master_address, job.token)
+    shared: dict[str, Any] = {**os.environ, **settings, **meeting, LAUNCHER_VARIABLE: str(os.getpid())}
     return [RankCommand(rank, job.command, {**shared, **variables(rank)}) for rank in part.ranks]

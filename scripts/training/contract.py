@@ -58,7 +58,7 @@ class Framework:
 
 @dataclass(frozen=True)
 class Job:
-    """One rank's view of the cell it runs; where to meet the others is in the environment (MASTER_ADDR, ...)."""
+    """One rank's view of the cell it runs; where to meet the others is in the environment (training/rendezvous.py)."""
 
     cell: Cell
     rank: int

@@ -12,9 +12,12 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from training.contract import Job, NotAvailable
+from training.rendezvous import meeting_of_this_launch, open_port, place_of
 
 # Long enough for a large model's first batch, short enough that a rank whose peer hangs ends its job.
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+# In the ranks' store: the token of the launch whose store it is.
+LAUNCH_KEY = "scaling_eval_launch"
 HALF_PRECISION = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -39,8 +42,8 @@ class Runtime:
 def start(job: Job, *, process_group: bool = True) -> Runtime:
     """Claim this rank's device, seed the random state and join the process group (NCCL on CUDA, gloo on the CPU).
 
-    The group's address comes from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Raises NotAvailable when the cell
-    wants a GPU and torch sees none, ValueError when there are fewer GPUs than ranks on this node.
+    The ranks meet as `meet` says. Raises NotAvailable when the cell wants a GPU and torch sees none, ValueError when
+    there are fewer GPUs than ranks on this node.
     """
     device = claim_device(job)
     use_exact_fp32()
@@ -48,12 +51,53 @@ def start(job: Job, *, process_group: bool = True) -> Runtime:
     if process_group:
         dist.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
+            # With the prefix that torch gives a store which it makes itself.
+            store=dist.PrefixStore("default_pg", meet(job)),
             rank=job.rank,
             world_size=job.world_size,
             timeout=COLLECTIVE_TIMEOUT,
             device_id=device if device.type == "cuda" else None,
         )
     return Runtime(device, job.rank, job.world_size, process_group)
+
+
+def meet(job: Job) -> dist.TCPStore:
+    """Return the store at which the ranks of this launch meet; rank 0 serves it, at a port of its own.
+
+    Raises RuntimeError when it turns out to be another launch's, or when another process came as this rank.
+    """
+    meeting = meeting_of_this_launch()
+    if job.rank == 0:
+        listener = open_port()
+        place = place_of(listener, meeting.address)
+        # Torch takes the open socket over and closes it with the store. Nobody is waited for here: who comes shows its
+        # launch first, and the process group waits for its ranks itself.
+        store = dist.TCPStore(
+            place.address,
+            place.port,
+            job.world_size,
+            is_master=True,
+            timeout=COLLECTIVE_TIMEOUT,
+            wait_for_workers=False,
+            master_listen_fd=listener.detach(),
+        )
+        store.set(LAUNCH_KEY, meeting.token)
+        meeting.announce(place)
+    else:
+        place = meeting.find(COLLECTIVE_TIMEOUT.total_seconds())
+        store = dist.TCPStore(
+            place.address,
+            place.port,
+            job.world_size,
+            is_master=False,
+            timeout=COLLECTIVE_TIMEOUT,
+            wait_for_workers=False,
+        )
+        told = store.get(LAUNCH_KEY).decode()
+        meeting.refuse_another_launch(told, f"at {place.address}:{place.port} rank {job.rank} met")
+    if store.add(f"{LAUNCH_KEY}/rank/{job.rank}", 1) > 1:
+        raise RuntimeError(f"two processes of this launch came to the others as rank {job.rank}")
+    return store
 
 
 def claim_device(job: Job) -> torch.device:

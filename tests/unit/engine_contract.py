@@ -59,11 +59,14 @@ def faults(name: str, cell: Any) -> list[str]:
 def main() -> None:
     sys.path[:0] = [str(SCRIPTS), str(TESTS / "data")]
     from matrix.cells import cell_from_identity
+    from training.rendezvous import meeting_variables
 
     identities = json.loads(sys.argv[1])
     answers = {}
-    for index, (name, identity) in enumerate(identities.items()):
-        os.environ |= {"MASTER_PORT": str(int(sys.argv[2]) + index)}
+    for name, identity in identities.items():
+        meeting = Path(sys.argv[2]) / name
+        meeting.mkdir()
+        os.environ |= meeting_variables(meeting, "127.0.0.1", name)
         answers[name] = faults(name, cell_from_identity(identity))
     print(json.dumps(answers))
 

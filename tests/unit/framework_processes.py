@@ -10,7 +10,6 @@ import argparse
 import importlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ import numpy as np
 from matrix.cells import Cell, cell_from_identity
 from training.batches import BatchReader
 from training.contract import Job
+from training.rendezvous import meeting_variables
 
 TESTS = Path(__file__).resolve().parent.parent
 SCRIPTS = TESTS.parent / "scripts"
@@ -51,10 +51,7 @@ def train_cells(
     with tempfile.TemporaryDirectory() as folder:
         order = Path(folder) / "cells.json"
         order.write_text(json.dumps([cell.identity() for cell in cells]))
-        ports = ",".join(map(str, free_ports(len(cells))))
-        commands = [
-            [python, __file__, "--cells", str(order), "--ports", ports, "--rank", str(r)] for r in range(world_size)
-        ]
+        commands = [[python, __file__, "--cells", str(order), "--rank", str(rank)] for rank in range(world_size)]
         if mpiexec:
             commands = [[mpiexec, *join_contexts(commands)]]
         ranks = [_start(command) for command in commands]
@@ -73,18 +70,6 @@ def train_cells(
     ]
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now; all are held until the last is chosen, so that no two are the same."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
-
-
 def join_contexts(commands: list[list[str]]) -> list[str]:
     """Arguments of mpiexec that start one process for each command, in this order."""
     contexts = [["-n", "1", *command] for command in commands]
@@ -93,7 +78,6 @@ def join_contexts(commands: list[list[str]]) -> list[str]:
 
 def _start(command: list[str]) -> subprocess.Popen[str]:
     environment = os.environ | {
-        "MASTER_ADDR": "127.0.0.1",
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(PATHS),
     }
@@ -136,15 +120,17 @@ def _import_adaptor(framework: str) -> Any:
 def _main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cells", type=Path, required=True)
-    parser.add_argument("--ports", required=True)
     parser.add_argument("--rank", type=int, required=True)
     arguments = parser.parse_args()
     rank = arguments.rank
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
     losses: list[list[float | None] | None] = []
-    for identity, port in zip(json.loads(arguments.cells.read_text()), arguments.ports.split(","), strict=True):
+    for index, identity in enumerate(json.loads(arguments.cells.read_text())):
         cell = cell_from_identity(identity)
-        os.environ |= {"MASTER_PORT": port, "WORLD_SIZE": str(cell.num_gpus), "LOCAL_WORLD_SIZE": str(cell.num_gpus)}
+        meeting = arguments.cells.parent / f"meeting{index}"
+        meeting.mkdir(exist_ok=True)
+        os.environ |= meeting_variables(meeting, "127.0.0.1", f"cell {index}")
+        os.environ |= {"WORLD_SIZE": str(cell.num_gpus), "LOCAL_WORLD_SIZE": str(cell.num_gpus)}
         losses.append(_train(cell, rank) if rank < cell.num_gpus else None)
     (arguments.cells.parent / f"losses.{rank}.json").write_text(json.dumps(losses))
 

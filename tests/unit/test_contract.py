@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 import factories
-from framework_processes import free_ports
 from matrix.cells import Cell, Layout, Model, cell_from_identity
 from matrix.frameworks import environment_identity, load_adaptor
 from training.contract import Framework
@@ -115,15 +114,15 @@ def pythons(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.slow
 @pytest.mark.timeout(1500)  # the first to need an environment installs it
 @pytest.mark.parametrize("environment", sorted({load_adaptor(name).FRAMEWORK.environment for name in ADAPTORS}))
-def test_its_engine_keeps_the_contract(environment: str, pythons: Any) -> None:
+def test_its_engine_keeps_the_contract(environment: str, pythons: Any, tmp_path: Path) -> None:
     names = [name for name in ADAPTORS if load_adaptor(name).FRAMEWORK.environment == environment]
     cells = {
         name: factories.make_cell(name, 1, MODEL, layout=Layout(1, micro_batch_size=2), learning_rate=0.01).identity()
         for name in names
     }
     script = Path(__file__).with_name("engine_contract.py")
-    command = [pythons(environment), str(script), json.dumps(cells), str(free_ports(1)[0])]
-    contract = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    command = [pythons(environment), str(script), json.dumps(cells), str(tmp_path)]
+    contract = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
     done = subprocess.run(command, env=os.environ | contract, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout.strip().splitlines()[-1]) == {name: [] for name in names}

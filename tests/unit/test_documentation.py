@@ -287,14 +287,16 @@ def test_the_example_framework_is_valid_in_its_study(example_adaptor: ModuleType
 
 
 @pytest.mark.slow
-def test_the_example_framework_builds_and_trains(example_adaptor: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_framework_builds_and_trains(
+    example_adaptor: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """On one rank; two would need processes that find the example."""
     import numpy as np
 
-    from launching.environment import free_port
     from matrix.cells import Cell, Layout
     from training.contract import Job
     from training.loop import NUM_BATCHES, run_batches
+    from training.rendezvous import meeting_variables
 
     shape = Model("tiny", num_layers=1, hidden_size=8, num_heads=1, seq_length=8, vocab_size=64)
     layout = Layout(1, options={"bucket_mib": 1}, default_options={"bucket_mib": 25})
@@ -316,8 +318,8 @@ def test_the_example_framework_builds_and_trains(example_adaptor: ModuleType, mo
         device="cpu",
         gpus_per_node=1,
     )
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", str(free_port()))
+    for name, value in meeting_variables(tmp_path, "127.0.0.1", "the example").items():
+        monkeypatch.setenv(name, value)
     engine = example_adaptor.create_engine(Job(cell, rank=0, world_size=1, local_rank=0))
     try:
         timings = run_batches(engine, lambda step: np.full((2, 9), step % 3, dtype=np.int64))

@@ -122,7 +122,7 @@ def test_only_a_sigkill_or_an_unknown_one_is_a_kill_for_memory(tmp_path: Path, n
 
 
 def test_a_node_that_could_not_report_keeps_its_place_with_what_is_known() -> None:
-    job = LaunchPlan(["python"], 3, 2, "127.0.0.1", 1, {"SITE": "1"}, cores=1)
+    job = LaunchPlan(["python"], 3, 2, "127.0.0.1", "meeting", "token", {"SITE": "1"}, cores=1)
     silent = silent_part(job, 1, "n7", 12.5)
     assert (silent.node, silent.host, silent.wall_s, silent.host_cpu_s) == (1, "n7", 12.5, None)
     assert (silent.cpu_cores, silent.threads_per_process, silent.settings["OMP_NUM_THREADS"]) == (1, 1, "1")
@@ -146,7 +146,7 @@ def test_parts_are_nodes_or_under_mpi_ranks() -> None:
 
 
 def test_what_starts_the_parts() -> None:
-    job = LaunchPlan(["python"], 5, 2, "127.0.0.1", 1, {}, cores=6)
+    job = LaunchPlan(["python"], 5, 2, "127.0.0.1", "meeting", "token", {}, cores=6)
     assert "--ntasks=2 --ntasks-per-node=1" in " ".join(srun(job, ["a", "b"], "pmi2").command)
     under_mpi = " ".join(srun(replace(job, mpi=True), ["a", "b"], "pmi2").command)
     assert "--ntasks=5 --ntasks-per-node=3" in under_mpi and "--cpus-per-task=2 --mpi=pmi2" in under_mpi

@@ -198,7 +198,7 @@ def launch_plan(args: argparse.Namespace, cell: Cell, system: System, exchange: 
         token=secrets.token_hex(8),
         environment=system.environment,
         cores=system.slurm.cpus_per_gpu * gpus_on_node(cell) if system.slurm else None,
-        threads=getattr(cell, "threads_per_process", None),
+        threads=cell.threads_per_process,
         gpus_visible=bool(system.slurm and system.slurm.gpu_request != "none"),
         mpi=adaptor.FRAMEWORK.mpi,
     )

@@ -7,6 +7,7 @@ and writes their losses. `train_cells` starts the ranks, waits and cleans up.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import importlib
 import json
 import os
@@ -45,25 +46,29 @@ def train_cells(
     python: the interpreter of the frameworks' environment. mpiexec: starts the ranks, for frameworks under MPI; all
     cells then have the same number of them.
 
-    Raises RuntimeError with the ranks' output when one fails, subprocess.TimeoutExpired when they hang.
+    Raises RuntimeError with the ranks' output when one fails or hangs: each then says where.
     """
     world_size = max(cell.num_gpus for cell in cells)
     with tempfile.TemporaryDirectory() as folder:
         order = Path(folder) / "cells.json"
         order.write_text(json.dumps([cell.identity() for cell in cells]))
-        commands = [[python, __file__, "--cells", str(order), "--rank", str(rank)] for rank in range(world_size)]
+        arguments = ["--cells", str(order), "--timeout-s", str(timeout_s)]
+        commands = [[python, __file__, *arguments, "--rank", str(rank)] for rank in range(world_size)]
         if mpiexec:
             commands = [[mpiexec, *join_contexts(commands)]]
-        ranks = [_start(command) for command in commands]
+        # Files and not pipes: a rank that nobody reads would wait, and the others for it.
+        outputs = [Path(folder, f"output.{index}.txt") for index in range(len(commands))]
+        ranks = [_start(command, output) for command, output in zip(commands, outputs, strict=True)]
         try:
-            outputs = [rank.communicate(timeout=timeout_s)[0] for rank in ranks]
+            for rank in ranks:
+                rank.wait(timeout=timeout_s + 60)
         finally:
             for rank in ranks:
                 if rank.poll() is None:
                     rank.kill()
-                    rank.communicate()
+                    rank.wait()
         if any(rank.returncode for rank in ranks):
-            raise RuntimeError("\n".join(f"rank {index}:\n{text}" for index, text in enumerate(outputs)))
+            raise RuntimeError("\n".join(f"{output.name}:\n{output.read_text()}" for output in outputs))
         results = [json.loads(Path(folder, f"losses.{rank}.json").read_text()) for rank in range(world_size)]
     return [
         _mean_over_ranks([result[index] for result in results[: cell.num_gpus]]) for index, cell in enumerate(cells)
@@ -76,12 +81,13 @@ def join_contexts(commands: list[list[str]]) -> list[str]:
     return [word for index, context in enumerate(contexts) for word in ([":"] * (index > 0) + context)]
 
 
-def _start(command: list[str]) -> subprocess.Popen[str]:
+def _start(command: list[str], output: Path) -> subprocess.Popen[bytes]:
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(PATHS),
     }
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with output.open("w") as file:
+        return subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
 
 
 def _mean_over_ranks(losses: list[list[float | None]]) -> list[float]:
@@ -121,7 +127,9 @@ def _main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cells", type=Path, required=True)
     parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--timeout-s", type=float, required=True, help="then say where it hangs, and end")
     arguments = parser.parse_args()
+    faulthandler.dump_traceback_later(arguments.timeout_s, exit=True)
     rank = arguments.rank
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
     losses: list[list[float | None] | None] = []

@@ -9,12 +9,15 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
-from framework_processes import PATHS, free_ports
+from framework_processes import PATHS
 from matrix.cells import Cell, cell_from_identity
+from training.rendezvous import LOOPBACK, meeting_variables
 
 TIMEOUT_S = 120.0
 
@@ -41,30 +44,30 @@ def stage_peaks(cells: Sequence[Cell]) -> list[list[int]]:
     """
     stages = cells[0].num_gpus
     environment = os.environ | {
-        "MASTER_ADDR": "127.0.0.1",
         "WORLD_SIZE": str(stages),
         "LOCAL_WORLD_SIZE": str(stages),
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(PATHS),
     }
-    order = json.dumps([[cell.identity(), port] for cell, port in zip(cells, free_ports(len(cells)), strict=True)])
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, __file__, order],
-            env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(stages)
-    ]
-    try:
-        outputs = [rank.communicate(timeout=TIMEOUT_S) for rank in ranks]
-    finally:
-        for rank in ranks:
-            if rank.poll() is None:
-                rank.kill()
-                rank.communicate()
+    order = json.dumps([cell.identity() for cell in cells])
+    with tempfile.TemporaryDirectory() as meetings:
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, __file__, order, meetings],
+                env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(stages)
+        ]
+        try:
+            outputs = [rank.communicate(timeout=TIMEOUT_S) for rank in ranks]
+        finally:
+            for rank in ranks:
+                if rank.poll() is None:
+                    rank.kill()
+                    rank.communicate()
     if any(rank.returncode for rank in ranks):
         raise RuntimeError("\n".join(errors for _, errors in outputs))
     return [list(peaks) for peaks in zip(*(json.loads(printed) for printed, _ in outputs), strict=True)]
@@ -87,8 +90,10 @@ def _first_step_bytes(cell: Cell) -> int:
 
 def _main() -> None:
     peaks = []
-    for identity, port in json.loads(sys.argv[1]):
-        os.environ["MASTER_PORT"] = str(port)
+    for index, identity in enumerate(json.loads(sys.argv[1])):
+        meeting = Path(sys.argv[2]) / str(index)
+        meeting.mkdir(exist_ok=True)
+        os.environ |= meeting_variables(meeting, LOOPBACK, f"cell {index}")
         peaks.append(_first_step_bytes(cell_from_identity(identity)))
     print(json.dumps(peaks))
 

@@ -133,7 +133,7 @@ def _scaled(
     elif ratio is not None:
         notes.extend(ratio.notes)
     elif scaling != "none" and layout.is_compared:
-        notes.append("not compared: no number of GPUs at which every framework has a result")
+        notes.append("no baseline: no number of GPUs at which every framework has a result")
     scaled = Scaled(
         best_layout=_layout_key(layout) in best,
         comparable=comparable,

@@ -104,7 +104,7 @@ def figure_repeats_text(results: Sequence[Result]) -> str:
     if not numbers:
         return ""
     if numbers == {1}:
-        return "n = 1 repeat, so no error bars: how far another run would differ is not known"
+        return "one repeat (n = 1), so no error bars: how far another run would differ is not known"
     least = ", none where n = 1" if 1 in numbers else ""
     return f"mean time of n = {_range(numbers)} repeats, or what follows from it; error bars: their spread{least}"
 

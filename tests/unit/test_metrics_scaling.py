@@ -56,7 +56,9 @@ def test_own_smallest_baseline():
 def test_no_common_number_of_gpus_leaves_it_empty_and_says_so():
     row = rows_of(*measured_study({("a", 1): 8.0, ("b", 2): 6.0}))["a", 1, 1]
     assert row["speedup"] != row["speedup"] and row["baseline"] == ""
-    assert "no number of GPUs at which every framework has a result" in row["notes"]
+    # It can be compared with others at its own point, so the note does not say that it is not.
+    assert "no baseline: no number of GPUs at which every framework has a result" in row["notes"]
+    assert row["comparable"] and "not compared" not in row["notes"]
 
 
 def test_superlinear_speedup_is_flagged_and_kept():

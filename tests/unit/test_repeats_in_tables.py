@@ -251,7 +251,7 @@ def test_error_bars_and_captions_of_figures_are_of_repeats() -> None:
         return " ".join(text.get_text().replace("\n", " ") for text in axonn_figures.training_time(data).texts)
 
     assert "Mean time of n = 1 to 3 repeats" in caption(repeated) and "none where n = 1" in caption(repeated)
-    assert "N = 1 repeat, so no error bars" in caption(once)
+    assert "One repeat (n = 1), so no error bars" in caption(once)
     (axes,) = axonn_figures.training_time(repeated).axes
     (bar,) = [c for c in axes.containers if "ErrorbarContainer" in type(c).__name__]
     (segment,) = bar.lines[2][0].get_segments()

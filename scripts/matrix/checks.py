@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from matrix.cells import Layout, Model
-from matrix.errors import ConfigError, nearest
+from matrix.errors import ConfigError, in_yaml, nearest, shown_value
 from matrix.gpus import is_slice
 from training.loop import NUM_BATCHES, NUM_WARMUP_BATCHES
 
@@ -75,9 +75,40 @@ def check_scaling(where: str, scaling: str, points: Sequence[Point]) -> None:
                     f"{where}: weak_model scaling has one model for each number of GPUs, but {num_gpus} GPUs have "
                     f"{other.name} and {model.name}"
                 )
-        grown = [by_gpus[n].num_parameters for n in sorted(by_gpus)]
-        if any(later <= earlier for earlier, later in pairwise(grown)):
-            raise ConfigError(f"{where}: under weak_model scaling the model grows with the GPUs, but it does not here")
+        check_growth(where, [by_gpus[n] for n in sorted(by_gpus)])
+
+
+def check_growth(where: str, models: Sequence[Model]) -> None:
+    """The layers of the models grow from one to the next, in width or number, and nothing else of them changes.
+
+    A longer sequence or a larger vocabulary changes what the work of a step is, and with it every efficiency.
+    """
+    for field in ("seq_length", "vocab_size", "tie_embeddings"):
+        values = {getattr(model, field) for model in models}
+        if len(values) > 1:
+            raise ConfigError(
+                f"{where}: weak_model scaling changes the layers of the model alone, but {field} is {_listed(values)} "
+                f"here; use models that have the same"
+            )
+    for smaller, larger in pairwise(models):
+        if _layer_parameters(larger) <= _layer_parameters(smaller):
+            raise ConfigError(
+                f"{where}: under weak_model scaling the model grows with the GPUs, but the layers of {larger.name} "
+                f"are not larger than those of {smaller.name}"
+            )
+
+
+def _layer_parameters(model: Model) -> int:
+    return model.num_layers * model.hidden_size**2
+
+
+def check_option(where: str, value: Any, allowed: Sequence[Any]) -> None:
+    """An option has one of the values that its adaptor declares, of the same type: true is 1 to Python, not to ids."""
+    if any(type(value) is type(known) and value == known for known in allowed):
+        return
+    equal = [known for known in allowed if value == known]
+    hint = f"; write {in_yaml(equal[0])}" if equal else nearest(value, allowed)
+    raise ConfigError(f"{where}: {in_yaml(value) if equal else shown_value(value)} is not allowed{hint}")
 
 
 def check_model(where: str, model: Model) -> None:

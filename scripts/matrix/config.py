@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Hashable, Mapping
+import re
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import yaml
 
-from matrix.errors import ConfigError, nearest
+from matrix.errors import ConfigError, nearest, shown_value
+from matrix.strict_yaml import MarkedError, parse_yaml
+
+LONGEST_KEY = 100
+LONGEST_MESSAGE = 300
 
 
 def read_yaml(path: Path, root: Path) -> Any:
-    """The parsed file; ConfigError names it relative to `root` when it is missing, unreadable or no YAML."""
+    """Return what a file holds; ConfigError names it relative to `root`, and the line, where it cannot be used."""
     shown = _shown(path, root)
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         beside = sorted(p.stem for p in path.parent.glob("*.yaml"))
         raise ConfigError(f"{shown}: there is no such file{nearest(path.stem, beside)}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{shown}: cannot be read: {error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{shown}: is not valid YAML: byte {error.start + 1} is no UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{shown}: cannot be read: {error.strerror or error}") from None
     try:
-        return yaml.load(text, Loader=_UniqueKeyLoader)
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise ConfigError(f"{shown}: is not valid YAML: {' '.join(str(error).split())}") from None
+        return parse_yaml(text)
+    except MarkedError as error:
+        raise ConfigError(f"{shown}: line {error.line}: {error}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"line {mark.line + 1}: " if mark else ""
+        words = " ".join(filter(None, (error.context, error.problem)))
+        raise ConfigError(f"{shown}: {line}is not valid YAML: {words}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"{shown}: is not valid YAML: {error}") from None
 
 
 def read_config(path: Path, schema: str, root: Path) -> dict[str, Any]:
@@ -45,31 +59,37 @@ def check_config(data: Any, schema: str, root: Path, shown: str) -> dict[str, An
 
 
 def load_schema(schema: str, root: Path) -> dict[str, Any]:
-    return yaml.load(
-        (root / "workflow" / "schemas" / f"{schema}.schema.yaml").read_text(encoding="utf-8"), Loader=_LOADER
-    )
+    """Return the rules of `workflow/schemas/<schema>.schema.yaml`."""
+    path = root / "workflow" / "schemas" / f"{schema}.schema.yaml"
+    return _parsed_schema(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _parsed_schema(path: Path, _mtime_ns: int) -> dict[str, Any]:
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
 
 
 def _explain(error: jsonschema.ValidationError) -> str:
-    """One finding in words; for `anyOf` the branch that came furthest."""
+    """Return one finding in words; for `anyOf` the branch that came furthest."""
     while error.context:
         error = max(error.context, key=lambda e: (len(e.absolute_path), e.validator != "type"))
-    where = ".".join(str(part) for part in error.absolute_path) or "top level"
+    where = ".".join(str(part)[:LONGEST_KEY] for part in error.absolute_path) or "top level"
+    value = shown_value(error.instance)
     if error.validator == "additionalProperties" and isinstance(error.instance, Mapping):
         known = list(error.schema.get("properties", {}))
         unknown = [key for key in error.instance if key not in known]
-        return "; ".join(f"{where}: unknown key {key!r}{nearest(key, known)}" for key in unknown)
+        return "; ".join(f"{where}: unknown key {shown_value(key)}{nearest(key, known)}" for key in unknown[:5])
     if error.validator == "required":
         missing = [key for key in error.validator_value if key not in error.instance]
         return f"{where}: missing key {', '.join(map(repr, missing))}"
     if error.validator == "enum":
-        return f"{where}: {error.instance!r} is not allowed{nearest(error.instance, error.validator_value)}"
+        return f"{where}: {value} is not allowed{nearest(error.instance, error.validator_value)}"
     if error.validator == "type":
         kinds = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
         wanted = " or ".join(_KINDS.get(kind, kind) for kind in kinds)
-        return f"{where}: {error.instance!r} is not {wanted}{_hint(error)}"
-    meaning = error.schema.get("description", "") if isinstance(error.schema, Mapping) else ""
-    return f"{where}: {error.message}" + (f" ({meaning})" if meaning else "")
+        return f"{where}: {value} is not {wanted}{_hint(error)}"
+    words = error.message if len(error.message) <= LONGEST_MESSAGE else f"{error.message[:LONGEST_MESSAGE]}..."
+    return f"{where}: {words}{_meaning(error)}"
 
 
 _KINDS = {
@@ -84,12 +104,37 @@ _KINDS = {
 
 
 def _hint(error: jsonschema.ValidationError) -> str:
-    """YAML reads 1e-4, without a point, as a text."""
-    if error.validator_value == "number" and isinstance(error.instance, str):
-        with contextlib.suppress(ValueError):
-            return f"; YAML takes it for a text, write {float(error.instance):.1e}"
+    """Return how the value would be written where only its form is wrong: YAML reads 1e-4 as a text, for example."""
+    value = error.instance
+    if error.validator_value == "integer" and isinstance(value, float) and value.is_integer():
+        return f"; write {value:.0f}"
+    if error.validator_value in ("number", "integer") and isinstance(value, str):
+        if re.fullmatch(r"[-+]?\d{1,30}", value):
+            return f"; YAML takes it for a text, write {int(value)}"
+        number = _number(value)
+        if number is not None and (error.validator_value == "number" or number.is_integer()):
+            written = f"{number:.0f}" if error.validator_value == "integer" else _in_yaml(number)
+            return f"; YAML takes it for a text, write {written}"
+    return _meaning(error)
+
+
+def _meaning(error: jsonschema.ValidationError) -> str:
     meaning = error.schema.get("description", "") if isinstance(error.schema, Mapping) else ""
     return f" ({meaning})" if meaning else ""
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _in_yaml(number: float) -> str:
+    """Return the shortest text with a point and a signed exponent that YAML reads as exactly this number."""
+    texts = (f"{number:.{digits}e}" for digits in range(1, 18))
+    return next(text for text in texts if float(text) == number)
 
 
 def _with_defaults(data: Any, rules: Mapping[str, Any]) -> Any:
@@ -127,18 +172,3 @@ _VALIDATOR = jsonschema.validators.extend(
     ),
 )
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML that refuses a key given twice, where plain YAML would silently keep the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, Hashable):
-                raise yaml.constructor.ConstructorError(None, None, "a key is a list or a mapping", key_node.start_mark)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)

@@ -273,10 +273,8 @@ def _check_layout_keys(
         for key, value in layout.items():
             if key not in known:
                 raise ConfigError(f"{where}.layouts: unknown key {key!r}{nearest(key, known)}")
-            if key in framework.options and value not in framework.options[key]:
-                raise ConfigError(
-                    f"{where}.layouts.{key}: {value!r} is not allowed{nearest(value, framework.options[key])}"
-                )
+            if key in framework.options:
+                checks.check_option(f"{where}.layouts.{key}", value, framework.options[key])
         for model in layout.get("models", ()):
             if model not in models:
                 raise ConfigError(f"{where}.layouts.models: there is no model {model!r}{nearest(model, models)}")

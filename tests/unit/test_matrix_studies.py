@@ -146,6 +146,46 @@ def test_two_device_kinds_are_refused() -> None:
     assert message.startswith("config/systems/here.yaml")
 
 
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"seq_length": 16}, "changes the layers of the model alone, but seq_length is 8, 16 here"),
+        ({"vocab_size": 51200}, "but vocab_size is 50304, 51200 here"),
+        ({"tie_embeddings": True}, "but tie_embeddings is False, True here"),
+        (
+            {"hidden_size": 16, "num_layers": 4, "num_heads": 8},
+            "the layers of large are not larger than those of small",
+        ),
+        ({"seq_length": 16, "hidden_size": 16, "num_layers": 4}, "but seq_length is 8, 16 here"),
+    ],
+)
+def test_weak_model_scaling_grows_the_layers_alone(change: dict[str, Any], expected: str) -> None:
+    """Each of them grows the number of parameters, or did before, and passed for the paper's weak scaling."""
+    models = {**MODELS, "large": replace(MODELS["large"], **change)}
+    points = comparison("weak_model", [("small", 1), ("large", 2)])
+    expand(study_config(frameworks={"torch_ddp": None}, comparisons=points))
+    with pytest.raises(ConfigError) as caught:
+        expand(study_config(frameworks={"torch_ddp": None}, comparisons=points), models=models)
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("framework", "option", "value", "expected"),
+    [
+        ("deepspeed", "zero_stage", True, "zero_stage: true is not allowed; write 1"),
+        ("deepspeed", "zero_stage", False, "zero_stage: false is not allowed; write 0"),
+        ("deepspeed", "zero_stage", 1.0, "zero_stage: 1.0 is not allowed; write 1"),
+        ("torch_fsdp", "reshard_after_forward", 0, "reshard_after_forward: 0 is not allowed; write false"),
+        ("torch_fsdp", "reshard_after_forward", 1, "reshard_after_forward: 1 is not allowed; write true"),
+        ("torch_fsdp", "reshard_after_forward", "true", "(did you mean true, without quotes?"),
+        ("deepspeed", "zero_stage", [1], "zero_stage: [1] is not allowed"),
+    ],
+)
+def test_options_are_compared_with_their_type(framework: str, option: str, value: Any, expected: str) -> None:
+    """Equal to Python, they were cells with ids of their own, which crashed."""
+    assert expected in refused(study_config(frameworks={framework: {"layouts": [{option: value}]}}))
+
+
 def test_a_vocabulary_below_the_tokenizers_is_refused() -> None:
     models = {"small": MODELS["small"].__class__(**{**MODELS["small"].__dict__, "vocab_size": 512})}
     with pytest.raises(ConfigError, match=r"vocab_size 512.*at least 50257"):
@@ -249,6 +289,11 @@ def test_the_plan_names_what_will_not_run_and_what_will(tmp_path: Path) -> None:
         ),
         (ddp_layout(num_gpus=[7]), "candidate at no point"),
         ({"corpus": "bundeld"}, "did you mean 'bundled'?"),
+        (ddp_layout(micro_batch_size="08"), "'08' is not a whole number; YAML takes it for a text, write 8"),
+        ({"learning_rate": "1.25e14"}, "YAML takes it for a text, write 1.25e+14"),
+        ({"learning_rate": "0.3"}, "write 3.0e-01"),
+        ({"learning_rate": "30"}, "YAML takes it for a text, write 30"),
+        ({"learning_rate": "1_000.5"}, "write 1.0005e+03"),
         ({"comparisons": comparison("strong", [("smal", 1)])}, "no model 'smal' (did you mean 'small'?"),
         ({"comparisons": {"main": {"scaling": "strong"}}}, "has neither `points` nor `cross`"),
         ({"comparisons": comparison("strong", [("small", 1)], frameworks=["torch_fsdp"])}, "is none of the study's"),
@@ -270,7 +315,7 @@ def test_mistakes_name_the_file_the_key_and_the_nearest_right_one(change: dict[s
         ("a: 1\na: 2", "key 'a' is given twice"),
         ("\x00", "is not valid YAML"),
         ("? [a, b]\n: 1", "a key is a list or a mapping"),
-        (f"a: {'9' * 5000}", "is not valid YAML"),
+        (f"a: {'9' * 5000}", "line 1: a number of 5000 digits is too large"),
     ],
 )
 def test_files_that_are_no_yaml(tmp_path: Path, text: str, expected: str) -> None:

@@ -12,7 +12,6 @@ from matrix.errors import ConfigError
 from matrix.strict_yaml import MAX_DEPTH, parse_yaml
 from studies import ROOT
 
-
 TENFOLD = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdef", "bcdefg", strict=True)
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from typing import Any
 
 from launching.placement import ranks_by_node
@@ -46,7 +47,8 @@ def cell_resources(site: SlurmSite, cell: Cell, time_limit_s: float) -> dict[str
         # As a text: Snakemake accepts no empty `mem_mb`, and leaving it out asks for its own default of 1 GB.
         "mem": None if memory_gib is None else f"{math.ceil(1024 * memory_gib * on_node)} MB",
         "runtime": math.ceil(time_limit_s / 60 + site.job_overhead_minutes),
-        "slurm_extra": " ".join(extra),
+        # The plugin puts this text into a shell's command line as it is; all other values it quotes itself.
+        "slurm_extra": shlex.join(extra),
         "threads": site.cpus_per_gpu * on_node,
     }
 

@@ -15,7 +15,7 @@ EXPRESSION = "__use_yte__: true\nsystem: ?'lo' + 'cal'\nstudies: [tiny]\n"
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (TWICE, "config/config.yaml: is not valid YAML: key 'system' is given twice"),
+        (TWICE, "config/config.yaml: line 2: key 'system' is given twice"),
         (EXPRESSION, "config/config.yaml: top level: unknown key '__use_yte__' (known: system, studies)"),
     ],
 )

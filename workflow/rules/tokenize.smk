@@ -21,5 +21,5 @@ rule tokenize_corpus:
     params:
         corpus=lambda wildcards: corpus_setting(wildcards.corpus),
     shell:
-        "python scripts/tokenize_corpus.py --corpus {params.corpus:q} --split {wildcards.split}"
-        " --output {output.tokens} --processes {threads} 2> >(tee {log} >&2)"
+        "python scripts/tokenize_corpus.py --corpus {params.corpus:q} --split {wildcards.split:q}"
+        " --output {output.tokens:q} --processes {threads} 2> >(tee {log:q} >&2)"

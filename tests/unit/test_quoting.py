@@ -1,0 +1,75 @@
+"""Nothing of a config file reaches a shell as anything but one word."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from factories import make_cell
+from matrix.config import check_config
+from matrix.errors import ConfigError
+from matrix.systems import SlurmSite
+from scheduling.resources import cell_resources
+
+ROOT = Path(__file__).resolve().parents[2]
+UNSAFE = ("a b", "a;b", "$(touch x)", "`x`", "a'b", 'a"b', "a&b", "a|b", "a>b", "n[1-3]", "*", "~", "a\\b")
+
+
+@pytest.mark.parametrize("value", UNSAFE)
+def test_further_options_of_sbatch_stay_one_word_each(value: str) -> None:
+    site = replace(SlurmSite(), reservation=value, gpu_request="gpus_per_node", gpu_type=value, extra=(f"--x={value}",))
+    asked = cell_resources(site, make_cell(), 600)["slurm_extra"]
+    words = [
+        "--ntasks-per-node=1",
+        f"--gpus-per-node={value}:1",
+        "--exclusive",
+        f"--reservation={value}",
+        f"--x={value}",
+    ]
+    assert shlex.split(asked) == words
+
+
+@pytest.mark.parametrize("key", ["partition", "account", "qos", "reservation", "constraint", "gpu_type"])
+@pytest.mark.parametrize("value", ["", "a b", "a\tb"])
+def test_a_name_with_a_space_is_refused(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^system\.yaml: slurm\.{key}: "):
+        check_config({"device": "cpu", "slurm": {key: value}}, "system", ROOT, "system.yaml")
+
+
+def test_constraints_of_several_features_are_taken() -> None:
+    config = check_config(
+        {"device": "cpu", "slurm": {"constraint": "a100&nvlink|[x*2]"}}, "system", ROOT, "system.yaml"
+    )
+    assert config["slurm"]["constraint"] == "a100&nvlink|[x*2]"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "workflow" / "rules").glob("*.smk")), ids=lambda path: path.name)
+def test_every_value_in_a_rule_s_command_is_quoted(path: Path) -> None:
+    """Numbers aside: a wildcard, a parameter, a path or a log may hold what a shell acts on."""
+    text = path.read_text(encoding="utf-8")
+    placed = re.findall(r"\{((?:wildcards|params|input|output|log)(?:\.\w+)?)(:q)?\}", "".join(shell_commands(text)))
+    unquoted = [name for name, quoted in placed if not quoted and name != "wildcards.repeat"]
+    assert not unquoted
+
+
+def shell_commands(text: str) -> list[str]:
+    """Return the lines of every `shell:` of a file of rules."""
+    commands: list[str] = []
+    inside = False
+    for line in text.splitlines():
+        if line.strip() == "shell:":
+            inside = True
+        elif inside and line.startswith("        "):
+            commands.append(line)
+        else:
+            inside = False
+    return commands
+
+
+def test_there_are_commands_to_look_at() -> None:
+    text = (ROOT / "workflow" / "rules" / "train.smk").read_text(encoding="utf-8")
+    assert any("{params.cell:q}" in line for line in shell_commands(text))

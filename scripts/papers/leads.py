@@ -29,7 +29,7 @@ class Lead:
     @property
     def verdict(self) -> str:
         """`ahead`, `behind`, `within spread`, `one repeat` (the spread is unknown), or empty."""
-        return verdict(self.days_saved)
+        return verdict(self.speedup)
 
 
 def lead_over_best_other(result: Result, point: Sequence[Result], among: Collection[str] | None = None) -> Lead:
@@ -57,15 +57,21 @@ def lead_over_best_other(result: Result, point: Sequence[Result], among: Collect
     )
 
 
-def verdict(gain: Spread) -> str:
-    """Return what a difference amounts to: it is a lead only where it is larger than its spread."""
-    if math.isnan(gain.mean):
+def verdict(speedup: Spread) -> str:
+    """Return what a ratio of two speeds amounts to: it is a lead only where it differs from 1 by more than its spread.
+
+    To first order a ratio, its inverse, the difference of two times and that of two rates have spreads that do not
+    quite agree. The slower's time over the faster's is the strictest of them: what is a lead by it is one in whatever
+    way it is written, and of two results one is ahead if and only if the other is behind.
+    """
+    if math.isnan(speedup.mean):
         return ""
-    if math.isnan(gain.deviation):
+    if math.isnan(speedup.deviation):
         return ONE_REPEAT
-    if abs(gain.mean) <= gain.deviation:
+    slower_over_faster = max(speedup.mean, 1 / speedup.mean)
+    if slower_over_faster - 1 <= slower_over_faster * speedup.relative:
         return WITHIN_SPREAD
-    return AHEAD if gain.mean > 0 else BEHIND
+    return AHEAD if speedup.mean > 1 else BEHIND
 
 
 def marked(text: str, verdict_: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from metrics.flops import HALF_PRECISIONS
-from papers.leads import lead_over_best_other, verdict
+from papers.leads import lead_over_best_other
 from papers.results import Result
 from papers.spreads import Spread
 from papers.study_data import SAVINGS, compared_frameworks
@@ -28,7 +28,8 @@ class Published:
     """One published value or range for one metric, set against a measured value (empty where there is none).
 
     `ratio_to_min` and `ratio_to_max` are measured / published; `differences` say why the ratio means little.
-    `compared_with` is the framework that a saving is measured against; empty for other metrics.
+    `compared_with` is the framework that a saving is measured against, and `verdict` says whether it is more than its
+    spread (papers/leads.py); both are empty for other metrics.
     """
 
     metric: str
@@ -40,6 +41,7 @@ class Published:
     where: str
     note: str
     compared_with: str = ""
+    verdict: str = ""
 
     @property
     def ratio_to_min(self) -> float:
@@ -48,11 +50,6 @@ class Published:
     @property
     def ratio_to_max(self) -> float:
         return self.measured.mean / self.value_max
-
-    @property
-    def verdict(self) -> str:
-        """For a saving whether it is more than its spread (papers/leads.py); empty for other metrics."""
-        return verdict(self.measured) if self.compared_with else ""
 
 
 @dataclass(frozen=True)
@@ -104,12 +101,12 @@ def published_bands(metric: str, results: Sequence[Result], reference: pd.DataFr
 
 def _published(row: Mapping[str, Any], result: Result, point: Sequence[Result]) -> Published | None:
     """Return None where there is nothing to set this value beside: no such metric, none of the source's frameworks."""
-    metric, compared_with = row["metric"], ""
+    metric, compared_with, verdict = row["metric"], "", ""
     if metric in SAVINGS:
         lead = lead_over_best_other(result, point, among=compared_frameworks(row))
         if lead.other is None:
             return None
-        measured, compared_with = getattr(lead, metric), lead.other.framework
+        measured, compared_with, verdict = getattr(lead, metric), lead.other.framework, lead.verdict
     elif metric in _OWN:
         measured = _OWN[metric](result)
     else:
@@ -124,6 +121,7 @@ def _published(row: Mapping[str, Any], result: Result, point: Sequence[Result]) 
         where=_where(row),
         note=row["note"],
         compared_with=compared_with,
+        verdict=verdict,
     )
 
 

@@ -15,12 +15,12 @@ import pandas as pd
 
 from matrix.plan import SCALINGS
 from metrics.peaks import MEASURED
-from papers.captions import SCALING_TEXT, repeats_text, sentences, settings_text, units_of
+from papers.captions import SCALING_TEXT, counted, repeats_text, sentences, settings_text, units_of
 from papers.leads import marked, verdict
 from papers.rendering import DISPLAYS, EMPTY, Display, Span, format_number, format_spread
 from papers.result_texts import batch_time_text, layout_text
 from papers.results import Result, grouped, is_true, results_of
-from papers.spreads import Spread, difference, ratio
+from papers.spreads import Spread, ratio
 from papers.study_data import StudyData, study_data
 from papers.systems_differences import SETTINGS, WORK, Side, different, different_code, different_devices
 
@@ -41,7 +41,7 @@ class Pair:
     """Another system's side against the first's: what differs besides the machine's name, and whether the work does.
 
     `ratio` is tokens/s over the first's, from the mean times of both; empty where a side has no result or the work
-    differs. `lead` says whether the difference is more than its spread (papers/leads.py).
+    differs. `lead` says whether it is more than its spread (papers/leads.py).
     """
 
     differences: tuple[str, ...]
@@ -142,10 +142,9 @@ def _pair(system: str, side: Side | None, first: str, first_side: Side | None) -
     ]
     if not measured or work:
         return Pair(tuple(differences), Spread(), "", measured)
-    comparable = here.comparable and there.comparable
-    gain = difference(here.tokens_per_s, there.tokens_per_s)
-    lead = verdict(gain) if comparable else ""
-    return Pair(tuple(differences), ratio(here.tokens_per_s, there.tokens_per_s), lead, measured)
+    over_first = ratio(here.tokens_per_s, there.tokens_per_s)
+    lead = verdict(over_first) if here.comparable and there.comparable else ""
+    return Pair(tuple(differences), over_first, lead, measured)
 
 
 def _doubted(system: str, result: Result) -> list[str]:
@@ -233,7 +232,7 @@ def _display(by_system: Mapping[str, StudyData], rows: Sequence[ComparedRow]) ->
             if differences
         ),
         *(
-            f"{row.point[1]} on {row.point[2]} {units_of([side.result])}, {row.point[3]}, {system}: {note}"
+            f"{row.point[1]} on {counted(row.point[2], units_of([side.result]))}, {row.point[3]}, {system}: {note}"
             for row in rows
             for system, side in row.sides.items()
             if side

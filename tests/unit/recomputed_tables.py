@@ -251,7 +251,7 @@ def lead_numbers(layout: LayoutTime, beside: Iterable[LayoutTime], among: Sequen
     saved_spread = in_quadrature(times_known(own_days, layout.relative), times_known(other_days, other.relative))
     return {
         "best_other": other.framework,
-        "lead": lead_of(saved, saved_spread),
+        "lead": lead_of(layout, other),
         "speedup_over_best_other": other_days / own_days,
         "speedup_over_best_other_spread": times_known(other_days / own_days, relative),
         "days_saved": saved,
@@ -262,13 +262,15 @@ def lead_numbers(layout: LayoutTime, beside: Iterable[LayoutTime], among: Sequen
     }
 
 
-def lead_of(gain: float, spread: float | None) -> str:
-    """Return what a difference amounts to: inside its spread it is no lead."""
-    if spread is None:
+def lead_of(own: LayoutTime, other: LayoutTime) -> str:
+    """Return whether the slower's time over the faster's, with its spread, stays above 1."""
+    faster, slower = sorted((own, other), key=lambda one: one.seconds)
+    over, relative = slower.seconds / faster.seconds, in_quadrature(faster.relative, slower.relative)
+    if relative is None:
         return "one repeat"
-    if abs(gain) <= spread:
+    if over - over * relative <= 1:
         return "within spread"
-    return "ahead" if gain > 0 else "behind"
+    return "ahead" if own is faster else "behind"
 
 
 def published_numbers(layout: LayoutTime, beside: Sequence[LayoutTime], reference: Sequence[Numbers]) -> Numbers:
@@ -348,12 +350,11 @@ def systems_table(
         for point in best[first].keys() & best[other].keys():
             here, there = best[other][point], best[first][point]
             ours, theirs = here.rate("tokens_per_s"), there.rate("tokens_per_s")
-            spread = in_quadrature(times_known(ours, here.relative), times_known(theirs, there.relative))
             table[point] |= {
                 f"{other}.tokens_per_s_over_{first}": ours / theirs,
                 f"{other}.tokens_per_s_over_{first}_spread": times_known(
                     ours / theirs, in_quadrature(here.relative, there.relative)
                 ),
-                f"{other}.lead": lead_of(ours - theirs, spread) if here.steady and there.steady else "",
+                f"{other}.lead": lead_of(here, there) if here.steady and there.steady else "",
             }
     return dict(table)

@@ -182,6 +182,9 @@ def test_systems_beside_each_other(root: Path, cpu: Measured, paper: Measured) -
         for point, row in by_point.items():
             assert_same(row, dict.fromkeys(numbers) | expected.get(point, {}), point)
         assert sum(f"{[*systems][1]}.tokens_per_s" in row for row in expected.values()) >= 2
+        text = (root / "results" / "comparisons" / study / f"{'+'.join(systems)}.md").read_text(encoding="utf-8")
+        assert "on 1 process, " in text or study == "paper"
+        assert "on 1 processes" not in text
 
 
 @pytest.mark.parametrize(

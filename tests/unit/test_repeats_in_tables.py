@@ -50,16 +50,27 @@ def test_first_order_spread_of_what_follows_from_times() -> None:
     ("mean", "deviation", "expected"),
     [
         (2.0, 0.6, AHEAD),
-        (-2.0, 0.6, BEHIND),
-        (0.5, 0.5, WITHIN_SPREAD),
-        (-0.5, 0.6, WITHIN_SPREAD),
-        (0.0, 0.0, WITHIN_SPREAD),
+        (0.5, 0.15, BEHIND),
+        (1.5, 0.5, WITHIN_SPREAD),
+        (0.5, 0.25, WITHIN_SPREAD),
+        (1.0, 0.0, WITHIN_SPREAD),
+        # The inverse, 1.25 ± 0.28, holds 1: who is not behind is not ahead of either.
+        (0.8, 0.18, WITHIN_SPREAD),
         (2.0, math.nan, ONE_REPEAT),
         (math.nan, math.nan, ""),
     ],
 )
 def test_a_lead_is_more_than_its_spread(mean: float, deviation: float, expected: str) -> None:
     assert verdict(Spread(mean, deviation, 2)) == expected
+
+
+def test_a_lead_in_days_is_one_in_percent_and_as_a_ratio_too() -> None:
+    # Days differ by 1.45 times (hence more than their spread of sqrt(2)), and 1.145 ± 0.152 of b over a may be 1.
+    data = data_of(*measured_study({("a", 1): [9.0, 10.0, 11.0], ("b", 1): [10.45, 11.45, 12.45]}))
+    a, b = (rows_by_framework(axonn.strong_scaling(data))[name] for name in "ab")
+    assert a["days_saved"] > a["days_saved_spread"] and a["percent_saved"] > a["percent_saved_spread"]
+    assert a["speedup_over_best_other"] - a["speedup_over_best_other_spread"] < 1
+    assert (a["lead"], b["lead"]) == ("within spread", "within spread")
 
 
 def test_rates_follow_from_the_mean_time_and_leads_have_a_spread() -> None:

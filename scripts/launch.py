@@ -201,6 +201,8 @@ def launch_plan(args: argparse.Namespace, cell: Cell, system: System, exchange: 
         threads=cell.threads_per_process,
         gpus_visible=bool(system.slurm and system.slurm.gpu_request != "none"),
         mpi=adaptor.FRAMEWORK.mpi,
+        in_slurm=system.slurm is not None,
+        memory_limited=system.memory_limit_gib is not None and cell.device == "cpu",
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
+import importlib.util
 import json
 import math
 import os
@@ -24,6 +26,7 @@ from matrix.frameworks import load_adaptor
 from training.batches import BatchReader
 from training.contract import Engine, Framework, Job, NotAvailable
 from training.loop import Timings, run_batches
+from training.process_facts import process_facts, speed_variables
 
 # not_available is a record, and records are kept.
 RUN_AGAIN = "then status.py forget --status not_available has the cell run again"
@@ -55,6 +58,7 @@ def main() -> int:
     adaptor = load_adaptor(cell.framework)
     try:
         check_versions(adaptor.FRAMEWORK, cell.environment)
+        check_places(adaptor.FRAMEWORK)
         exchange.write_result(job.rank, train(job, adaptor, args.tokens, exchange))
     except Exception as error:
         traceback.print_exc()
@@ -68,9 +72,11 @@ def main() -> int:
 
 def train(job: Job, adaptor: Any, tokens: Path, exchange: Exchange) -> dict[str, Any]:
     """Run the cell on this rank; what comes back is this rank's part of the record."""
+    given = speed_variables()
     exchange.mark_arrived(job.rank)
     engine: Engine = adaptor.create_engine(job)
     exchange.mark_started(job.rank)
+    process = process_facts(given, getattr(engine, "num_threads", None))
     cell = job.cell
     reader = BatchReader(
         open_tokens(tokens),
@@ -86,7 +92,7 @@ def train(job: Job, adaptor: Any, tokens: Path, exchange: Exchange) -> dict[str,
         engine.barrier()  # the peak is what a process reaches while all of them multiply
         matmul_seconds = engine.matmul_seconds(MATMUL_SIZE, MATMUL_REPEATS)
     result = {
-        "rank": rank_facts(job, engine, timings, matmul_seconds),
+        "rank": rank_facts(job, engine, timings, matmul_seconds, process),
         "world_size": job.world_size,
         "settings": {"initial_weights": engine.initial_weights, **engine.settings},
         "versions": versions(adaptor.FRAMEWORK),
@@ -96,7 +102,9 @@ def train(job: Job, adaptor: Any, tokens: Path, exchange: Exchange) -> dict[str,
     return result
 
 
-def rank_facts(job: Job, engine: Engine, timings: Timings, matmul_seconds: list[float]) -> dict[str, Any]:
+def rank_facts(
+    job: Job, engine: Engine, timings: Timings, matmul_seconds: list[float], process: dict[str, Any]
+) -> dict[str, Any]:
     """An entry of the record's `ranks`."""
     return {
         "rank": job.rank,
@@ -112,6 +120,7 @@ def rank_facts(job: Job, engine: Engine, timings: Timings, matmul_seconds: list[
         "peak_memory_bytes": timings.peak_memory_bytes,
         "matmul_size": MATMUL_SIZE if matmul_seconds else None,
         "matmul_seconds": matmul_seconds,
+        "process": process,
         "clock": {"monotonic_s": time.perf_counter(), "unix_s": time.time()},
     }
 
@@ -133,8 +142,8 @@ def versions(framework: Framework) -> dict[str, str | None]:
 
 
 def check_versions(framework: Framework, environment: Mapping[str, Any]) -> None:
-    """Raises NotAvailable where a package that the framework names is installed in another version than the cell says:
-    the record would be kept under a version that was not measured.
+    """Raise NotAvailable where a package that the framework names is there in another version than the cell says: the
+    record would be kept under a version that was not measured.
     """
     pinned = dict(line.split("==", 1) for line in environment.get("requirements", ()) if "==" in line)
     for package, installed in versions(framework).items():
@@ -142,10 +151,39 @@ def check_versions(framework: Framework, environment: Mapping[str, Any]) -> None
         # What follows a plus says how it was built (2.13.0+cu126).
         if wanted and installed and installed.partition("+")[0] != wanted:
             file = f"envs/{framework.environment}.txt"
+            where = importlib.metadata.distribution(package).locate_file("").absolute()
+            if entry := python_path_entry(where):
+                raise NotAvailable(
+                    f"{package} {installed} lies in {where}, which PYTHONPATH puts first ({entry}), and {file} says "
+                    f"{package}=={wanted}: unset PYTHONPATH ({RUN_AGAIN})"
+                )
             raise NotAvailable(
-                f"{package} {installed} is installed and {file} says {package}=={wanted}: {install_command(framework)} "
-                f"({RUN_AGAIN}), or write the installed version into that file (its cells are then new ones)"
+                f"{package} {installed} is installed and {file} says {package}=={wanted} (it lies in {where}): "
+                f"{install_command(framework)} ({RUN_AGAIN}), or write the installed version into that file "
+                f"(its cells are then new ones)"
             )
+
+
+def check_places(framework: Framework) -> None:
+    """Raise NotAvailable where PYTHONPATH puts a copy of a package, of which no version is known, before the one that
+    is installed.
+    """
+    for package in framework.packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError, ImportError, ValueError):
+            spec = importlib.util.find_spec(package.replace("-", "_").lower())
+            origin = Path(spec.origin).absolute() if spec and spec.origin and spec.has_location else None
+            installed = importlib.metadata.distribution(package).locate_file("").absolute()
+            if origin and not origin.is_relative_to(installed) and (entry := python_path_entry(origin)):
+                raise NotAvailable(
+                    f"{package} would be loaded from {origin}, since PYTHONPATH names {entry}, and not from "
+                    f"{installed}, where it is installed: unset PYTHONPATH ({RUN_AGAIN})"
+                )
+
+
+def python_path_entry(path: Path, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the entry of PYTHONPATH under which `path` lies; None where it lies under none."""
+    entries = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return next((entry for entry in entries if Path(path).is_relative_to(Path(entry).absolute())), None)
 
 
 def failure_status(error: Exception, framework: Framework) -> str:

@@ -17,9 +17,11 @@ from cores import available_cores
 from launching.child import LAUNCHER_VARIABLE
 from launching.environment import rank_variables, shared_settings, threads_per_process
 from launching.host_load import host_memory_kills, read_host_clock, spent_s
+from launching.inherited import rank_environment
 from launching.placement import Part, host_name, parts
 from launching.processes import Ending, Limits, LogWriter, RankCommand, run_ranks
 from training.rendezvous import meeting_variables
+from training.thread_limits import openmp_lacked_a_thread, tasks_ran_out
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class LaunchPlan:
     meet. token: tells this launch from every other. environment: the system file's variables. cores: what the scheduler
     gives the cell on each node; None where it has all of the machine. threads: of every process; None where the
     processes of a node share its cores. gpus_visible: the scheduler shows each node its GPUs, so a missing one can be
-    noticed before anything starts. mpi: the ranks are started under MPI, a part each.
+    noticed before anything starts. mpi: the ranks are started under MPI, a part each. in_slurm: the parts are tasks
+    of a Slurm step. memory_limited: each process is held to an amount of memory.
     """
 
     command: Sequence[str]
@@ -44,6 +47,8 @@ class LaunchPlan:
     threads: int | None = None
     gpus_visible: bool = False
     mpi: bool = False
+    in_slurm: bool = False
+    memory_limited: bool = False
 
     def parts(self) -> list[Part]:
         """Its ranks as they are watched."""
@@ -60,8 +65,9 @@ class LaunchPlan:
 class PartReport:
     """What became of one part's ranks. `kind` and what follows it are an Ending's (launching/processes.py).
 
-    settings: the variables every process got. Times in seconds; host_cpu_s is the processor time spent on the whole
-    host meanwhile (None where it is not known), own_cpu_s that of this part.
+    settings: the variables every process got. Times in seconds; host_cpu_s is the processor time spent meanwhile on the
+    cores that the part may run on (None where it is not known; counted_cores says how many), own_cpu_s that of this
+    part.
     """
 
     part: int
@@ -80,6 +86,7 @@ class PartReport:
     rank: int | None
     last_lines: Sequence[str]
     signal: int | None = None
+    counted_cores: int | None = None
 
     @property
     def ending(self) -> Ending:
@@ -109,13 +116,15 @@ def run_part(job: LaunchPlan, index: int, limits: Limits, log: LogWriter) -> Par
         wall_s=after.wall_s - before.wall_s,
         host_cpu_s=spent_s(before.busy_s, after.busy_s),
         own_cpu_s=after.own_s - before.own_s,
-        killed_for_memory=kills_before is not None and kills_after is not None and kills_after > kills_before,
+        killed_for_memory=(kills_before is not None and kills_after is not None and kills_after > kills_before)
+        or (job.memory_limited and openmp_lacked_a_thread(ending.last_lines) and not tasks_ran_out()),
         ended_unix_s=time.time(),
         kind=ending.kind,
         reason=ending.reason,
         rank=ending.rank,
         last_lines=ending.last_lines,
         signal=ending.signal,
+        counted_cores=after.cores,
     )
 
 
@@ -158,5 +167,6 @@ def _commands(job: LaunchPlan, part: Part, settings: Mapping[str, str]) -> list[
         return rank_variables(rank, local, job.num_gpus, part.local_size)
 
     meeting = meeting_variables(Path(job.meeting_folder), job.master_address, job.token)
-    shared: dict[str, Any] = {**os.environ, **settings, **meeting, LAUNCHER_VARIABLE: str(os.getpid())}
+    inherited = rank_environment(os.environ, in_slurm=job.in_slurm, mpi=job.mpi)
+    shared: dict[str, Any] = {**inherited, **settings, **meeting, LAUNCHER_VARIABLE: str(os.getpid())}
     return [RankCommand(rank, job.command, {**shared, **variables(rank)}) for rank in part.ranks]

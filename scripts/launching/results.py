@@ -20,6 +20,7 @@ from launching.interpreter import SETUP_WORDS
 from launching.placement import host_name
 from launching.process_id import is_alive, this_process
 from launching.processes import LAST_LINE_LIMIT, LAST_LINES, Ending
+from training.thread_limits import openmp_lacked_a_thread
 
 if TYPE_CHECKING:
     from launching.part import PartReport
@@ -79,6 +80,8 @@ def judge(ending: Ending, exchange: Exchange, num_ranks: int, data_parallel: int
     if ending.kind == "killed" and ending.signal in (None, signal.SIGKILL) and killed_for_memory:
         who = "the processes were" if ending.rank is None else f"rank {ending.rank} was"
         return Verdict("oom", f"{who} killed for memory: the host, or the job's share of it, ran out of it")
+    if killed_for_memory and openmp_lacked_a_thread(ending.last_lines):
+        return Verdict("oom", f"rank {ending.rank} had no memory for another thread, and OpenMP ended it")
     if ending.kind:
         # An orderly failure explains more than an exit status; a signal explains the others' failures.
         first = _earliest(failures) if ending.kind == "crash" else None
@@ -137,16 +140,19 @@ def launch_facts(reports: Sequence[PartReport]) -> dict[str, Any]:
     for report in reports:
         by_node.setdefault(report.node, []).append(report)
     others = [
-        others_cpu_s([part.host_cpu_s for part in parts], [part.own_cpu_s for part in parts])
+        (others_cpu_s([part.host_cpu_s for part in parts], [part.own_cpu_s for part in parts]), parts[0].counted_cores)
         for parts in by_node.values()
     ]
+    known = [(seconds, cores) for seconds, cores in others if seconds is not None]
+    busiest = max(known, key=lambda node: node[0]) if len(known) == len(others) else (None, None)
     return {
         "hosts": list({report.node: report.host for report in reports}.values()),
         "cpu_cores": first.cpu_cores,
         "threads_per_process": first.threads_per_process,
         "environment": dict(first.settings),
         "wall_s": max(report.wall_s for report in reports),
-        "others_cpu_s": None if None in others else max(seconds for seconds in others if seconds is not None),
+        "others_cpu_s": busiest[0],
+        "others_cpu_cores": busiest[1],
     }
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from launching.exchange import Exchange
+from launching.inherited import starting_environment
 from launching.part import LaunchPlan, PartReport, silent_part
 from launching.placement import ranks_by_node
 from launching.processes import POLL_S, TERMINATE_GRACE_S, Ending, Limits, LogWriter, late_ranks, start_process
@@ -40,7 +41,9 @@ def run_step(
     words: list[str] = []
     began = time.monotonic()
     step = start_process(
-        part_command(starter, scripts, exchange.folder), os.environ, die_with_us=not starter.outlives_us
+        part_command(starter, scripts, exchange.folder),
+        starting_environment(os.environ, in_slurm=job.in_slurm),
+        die_with_us=not starter.outlives_us,
     )
     assert step.stdout is not None
 

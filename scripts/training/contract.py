@@ -70,7 +70,11 @@ class Job:
 
 
 class Engine(Protocol):
-    """One rank of a framework, ready to train. It holds no clock and no loop."""
+    """One rank of a framework, ready to train. It holds no clock and no loop.
+
+    It may have an attribute `num_threads`, the threads that it computes one operator with; where it has none, what
+    OMP_NUM_THREADS says is taken for it.
+    """
 
     data_rank: int  # which share of the global batch this rank reads
     data_size: int  # into how many shares the global batch is cut

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from training.thread_limits import THREAD_TEXTS, memory_was_lacking_for_a_thread
+
 STATUS_FILE = Path("/proc/self/status")
 RESET_FILE = Path("/proc/self/clear_refs")
 RESET_PEAK = "5"  # proc(5): writing 5 resets the peak resident size ("high water mark")
@@ -62,7 +64,11 @@ def _says_out_of_memory(error: BaseException) -> bool:
     text = str(error)
     if names.intersection(COMMUNICATION_ERROR_TYPES) or any(word in text.lower() for word in COMMUNICATION_WORDS):
         return False
-    return isinstance(error, RuntimeError) and any(sign in text for sign in OUT_OF_MEMORY_TEXTS)
+    if not isinstance(error, RuntimeError):
+        return False
+    if any(sign in text for sign in OUT_OF_MEMORY_TEXTS):
+        return True
+    return any(sign in text for sign in THREAD_TEXTS) and memory_was_lacking_for_a_thread()
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -164,6 +164,11 @@ class TorchEngine:
         """See `training.contract.Engine`."""
         return self._report()
 
+    @property
+    def num_threads(self) -> int:
+        """The threads that torch computes one operator with."""
+        return torch.get_num_threads()
+
     def barrier(self) -> None:
         """Return when every rank has come here."""
         if not self._runtime.grouped:

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from training.contract import Job, NotAvailable
+from training.process_facts import processor_name
 from training.rendezvous import meeting_of_this_launch, open_port, place_of
 
 # Long enough for a large model's first batch, short enough that a rank whose peer hangs ends its job.
@@ -128,18 +129,10 @@ def use_exact_fp32() -> None:
 
 
 def device_name(device: torch.device, cpu_information: Path = Path("/proc/cpuinfo")) -> str:
-    """The GPU as its driver names it, or the processor's model name."""
+    """Return the GPU as its driver names it, or the processor's model."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    try:
-        lines = cpu_information.read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            return value.strip()
-    return platform.processor() or platform.machine()
+    return processor_name(cpu_information) or platform.processor() or platform.machine()
 
 
 def half_type(precision: str) -> torch.dtype | None:

@@ -207,3 +207,18 @@ def test_the_last_lines_of_a_log(tmp_path: Path) -> None:
     log.write_text("".join(f"line {number}\n" for number in range(50)))
     assert log_tail(log)[-1] == "line 49"
     assert len(log_tail(log)) == 20
+
+
+@pytest.mark.parametrize("mpi", [False, True])
+def test_a_process_gets_the_threads_that_its_cell_names_whatever_their_number(mpi: bool) -> None:
+    named = [LaunchPlan(["python"], n, 1, "127.0.0.1", "m", "t", {}, cores=8, threads=1, mpi=mpi) for n in (1, 2, 4)]
+    assert [job.shares(job.num_gpus)[1] for job in named] == [1, 1, 1]
+    assert {job.shares(job.num_gpus)[2]["OMP_NUM_THREADS"] for job in named} == {"1"}
+    shared = LaunchPlan(["python"], 64, 1, "127.0.0.1", "m", "t", {}, cores=8, mpi=mpi)
+    assert shared.shares(64)[1] == 1
+
+
+def test_what_others_used_is_told_with_the_cores_it_was_counted_over() -> None:
+    facts = launch_facts([replace(report(0), counted_cores=3)])
+    assert facts["others_cpu_cores"] == 3
+    assert launch_facts([report(0)])["others_cpu_cores"] is None

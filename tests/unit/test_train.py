@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
+from pathlib import Path
 
 import pytest
 
-from train import check_versions, failure_status
+from train import check_places, check_versions, failure_status
 from training.contract import Framework, NotAvailable
 
 NUMPY = importlib.metadata.version("numpy")
@@ -35,3 +37,35 @@ def test_a_package_that_is_not_installed(package: str, module: str) -> None:
     framework = Framework(1, "nothing", frozenset(), packages=(package,))
     assert failure_status(ModuleNotFoundError(f"No module named {module!r}", name=module), framework) == "not_available"
     assert failure_status(ModuleNotFoundError("No module named 'other'", name="other"), framework) == "error"
+
+
+def test_another_package_on_pythonpath_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "numpy-1.5.dist-info").mkdir()
+    (tmp_path / "numpy-1.5.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 1.5\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        NotAvailable, match=rf"numpy 1\.5 lies in {tmp_path}, which PYTHONPATH puts first .*unset PYTHON"
+    ):
+        check_versions(FRAMEWORK, {"name": "nothing", "requirements": [f"numpy=={NUMPY}"]})
+
+
+def test_a_copy_on_pythonpath_without_a_version_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_places(FRAMEWORK)
+    (tmp_path / "no_such_package.py").touch()
+    (tmp_path / "packaging").mkdir()
+    (tmp_path / "packaging" / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "packaging"]:
+        monkeypatch.delitem(sys.modules, name)
+    framework = Framework(1, "nothing", frozenset(), packages=("packaging", "no-such-package"))
+    with pytest.raises(
+        NotAvailable, match=rf"packaging would be loaded from {tmp_path}.*since PYTHONPATH names {tmp_path}"
+    ):
+        check_places(framework)
+
+
+def test_where_a_wrong_version_lies_is_told() -> None:
+    with pytest.raises(NotAvailable, match=r"says numpy==1\.0 \(it lies in /.*site-packages\)"):
+        check_versions(FRAMEWORK, {"name": "nothing", "requirements": ["numpy==1.0"]})

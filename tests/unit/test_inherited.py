@@ -1,0 +1,75 @@
+"""What a shell inside an MPI job, a torchrun process or a Slurm session leaves behind never reaches a rank."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from launching.inherited import MPIEXEC, rank_environment, starting_environment, tells_a_place
+from launching.part import LaunchPlan, run_part
+from launching.processes import Limits, LogWriter
+
+# As the starters leave them: MPICH's Hydra, Intel MPI, Open MPI, PALS, torchrun, horovodrun, JAX.
+PLACES = {
+    **{"PMI_FD": "7", "PMI_RANK": "1", "PMI_SIZE": "2", "PMIX_RANK": "0", "PMIX_NAMESPACE": "x", "PMI2_RANK": "1"},
+    **{"MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1", "HYDI_CONTROL_FD": "9", "I_MPI_HYDRA_BOOTSTRAP": "slurm"},
+    **{"OMPI_COMM_WORLD_RANK": "3", "OMPI_MCA_ess_base_jobid": "1", "PRTE_LAUNCHED": "1", "PALS_RANKID": "1"},
+    **{"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": "none", "GROUP_RANK": "4", "ROLE_RANK": "4"},
+    **{"RANK": "4", "MASTER_ADDR": "elsewhere", "MASTER_PORT": "29500", "LOCAL_WORLD_SIZE": "8"},
+    **{"HOROVOD_RANK": "1", "HOROVOD_GLOO_RENDEZVOUS_PORT": "1", "JAX_PROCESS_ID": "1", "HYDRA_HOST_FILE": "hosts"},
+}
+SESSION = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-9]", "SLURM_NODELIST": "n[1-9]", "PBS_NODEFILE": "nodes"}
+SETTINGS = {
+    **{"NCCL_IB_HCA": "mlx5", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "PMIX_MCA_gds": "hash", "I_MPI_FABRICS": "ofi"},
+    **{
+        "OMPI_MCA_btl": "self",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "HOROVOD_FUSION_THRESHOLD": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    },
+    **{"SLURMD_NODENAME": "n1", "PATH": "/bin", "PYTHONPATH": "/mine"},
+}
+
+
+@pytest.mark.parametrize("in_slurm", [False, True])
+def test_no_rank_is_told_another_place(in_slurm: bool) -> None:
+    assert rank_environment(PLACES | SETTINGS, in_slurm=in_slurm, mpi=False) == SETTINGS
+    assert all(map(tells_a_place, PLACES)) and not any(map(tells_a_place, SETTINGS))
+
+
+def test_a_local_system_is_no_part_of_a_session_around_it() -> None:
+    assert rank_environment(SESSION | SETTINGS, in_slurm=False, mpi=False) == SETTINGS
+    started = starting_environment(PLACES | SESSION | SETTINGS, in_slurm=False)
+    assert started == SETTINGS | MPIEXEC
+    assert started["HYDRA_BOOTSTRAP"] == "fork"  # not srun
+
+
+def test_srun_knows_the_job_and_ranks_are_not_its_one_task() -> None:
+    job = SESSION | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "2"}
+    assert starting_environment(PLACES | job, in_slurm=True) == job
+    assert rank_environment(PLACES | job, in_slurm=True, mpi=False) == SESSION
+
+
+def test_under_mpi_a_rank_is_told_what_its_own_starter_said() -> None:
+    told = {"PMI_FD": "7", "PMI_RANK": "1", "SLURM_PROCID": "1"}
+    assert rank_environment(told, in_slurm=True, mpi=True) == told
+
+
+def test_a_cell_runs_in_a_shell_of_an_mpi_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It ended with 'Bad file descriptor': the descriptor that PMI_FD names is another process's."""
+    for name, value in (PLACES | SESSION | {"PMI_FD": "777"}).items():
+        monkeypatch.setenv(name, value)
+    program = "import os; print(sorted(n for n in os.environ if n.startswith(('PMI', 'SLURM', 'GROUP_', 'MASTER_'))))"
+    command = [sys.executable, "-S", "-c", program]
+    job = LaunchPlan(command, 1, 1, "127.0.0.1", str(tmp_path), "token", {})
+    log = io.StringIO()
+    limits = Limits(30, math.inf, lambda: None, lambda rank: True, lambda rank: True)
+    report = run_part(job, 0, limits, LogWriter(log))
+    assert (report.kind, report.reason) == ("", "")
+    assert log.getvalue() == "[rank 0] ['MASTER_ADDR']\n"
+    assert os.environ["PMI_FD"] == "777"  # only ranks go without

@@ -6,6 +6,7 @@ it alone. `./test` runs the first 1,000, `./test --long` further 10,000.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import random
@@ -37,6 +38,10 @@ LONG_CASES = 10_000
 PER_STUDY = 20  # cases that share one study and its tables: most of the time goes there
 TABLED, DRAWN = 5, 25  # of so many studies one has its tables made, one its figures drawn
 CORPUS = {"source": "bundled", "revision": "1", "tokenizer": "gpt2"}
+PROCESS = {
+    "threads": 1, "affinity_cores": 8, "variables": {"OMP_NUM_THREADS": "1"}, "processor": "Test CPU", "host_cores": 8,
+    "kernel": "6.1.0", "driver": None, "python": "3.11.7",
+}  # fmt: skip
 # Columns that are not above zero wherever they are not empty.
 MAY_BE_ZERO = {
     "input_time_s", "batch_time_std_s", "layout_batch_time_spread_s", "speedup_spread", "parallel_efficiency_spread",
@@ -57,6 +62,9 @@ def study_and_outcomes() -> tuple[Study, Outcomes]:
         cells[comparison].append(one)
         made = make_record(one.cell, one.repeat, times, **record)
         made["tokens"] |= CORPUS
+        made["launch"]["others_cpu_cores"] = 8
+        for rank in made["ranks"]:
+            rank["process"] = copy.deepcopy(PROCESS)
         outcomes[one.key] = ok(made)
 
     for framework in ("torch_plain", "torch_ddp", "torch_fsdp", "axonn"):

@@ -73,8 +73,8 @@ def missing_kernels(study: Study, hardware: Mapping[str, Any], installed: str | 
             frameworks_without.setdefault((pinned, lowest), []).append(framework)
     return [
         f"{key} has compute capability {capability:.1f}, and torch {pinned} as the package index has it starts at "
-        f"{lowest:.1f}: with it no cell of {', '.join(frameworks)} can run. PyTorch's build for {OLDER_GPUS_NEED} has "
-        f"kernels for older GPUs; `environments` in config/systems/{system.name}.yaml can name a Python that has it"
+        f"{lowest:.1f}: with it no cell of {', '.join(frameworks)} can run. A build for {OLDER_GPUS_NEED} would have "
+        f"kernels for older GPUs; `environments` in config/systems/{system.name}.yaml can name a Python that has one"
         for (pinned, lowest), frameworks in frameworks_without.items()
     ]
 

@@ -36,6 +36,7 @@ from matrix.frameworks import load_adaptor
 from matrix.sources import code_digests
 from matrix.studies import load_system
 from matrix.systems import System
+from matrix.tokens_needed import TokenCount, check_enough_tokens
 from scheduling.endings import OtherJobs, with_slurms_account
 from scheduling.queue import current_job_id, job_nodes
 from scheduling.resources import gpus_on_node
@@ -86,6 +87,7 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
     check_place(cell, system)
     tokens = verified_tokens(args.tokens)
     check_corpus(tokens, cell.corpus, args.tokens)
+    check_enough_tokens("--tokens", str(args.tokens), TokenCount(tokens.num_tokens, exact=True), [cell])
 
     args.log.parent.mkdir(parents=True, exist_ok=True)
     write_json(

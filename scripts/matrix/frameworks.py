@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from matrix.cells import identity_hash
-from matrix.errors import ConfigError, nearest
+from matrix.errors import ConfigError, nearest, shown_value
+from matrix.requirements import check_pinned
 from training.contract import Framework
+
+# What a layout can be cut along: degrees above 1 that an adaptor may declare.
+PARALLELISM = ("data", "tensor", "pipeline")
+COMMON_LAYOUT_KEYS = ("tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_size", "num_gpus", "models")
+_ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_OPTION = re.compile(r"[a-z][a-z0-9_]{0,99}")
 
 
 def load_adaptor(name: str) -> ModuleType:
@@ -28,12 +37,54 @@ def load_adaptor(name: str) -> ModuleType:
     lacking = [part for part in ("FRAMEWORK", "unsupported_reason", "create_engine") if not hasattr(module, part)]
     if lacking:
         raise ConfigError(f"scripts/frameworks/{name}.py lacks {', '.join(lacking)} (see scripts/training/contract.py)")
-    declared = module.FRAMEWORK
-    if not isinstance(declared, Framework) or type(declared.version) is not int:
-        raise ConfigError(
-            f"scripts/frameworks/{name}.py: FRAMEWORK is no training.contract.Framework with a whole version"
-        )
+    mistake = _mistake_in(module.FRAMEWORK)
+    if mistake:
+        raise ConfigError(f"scripts/frameworks/{name}.py: {mistake} (see scripts/training/contract.py)")
     return module
+
+
+def _mistake_in(declared: Any) -> str:
+    """Return what is wrong in an adaptor's declaration; empty where nothing is."""
+    if not isinstance(declared, Framework):
+        return "FRAMEWORK is no training.contract.Framework"
+    if type(declared.version) is not int or declared.version < 1:
+        return f"version {shown_value(declared.version)} is no whole number from 1"
+    if not isinstance(declared.environment, str) or not _ENVIRONMENT.fullmatch(declared.environment):
+        return f"environment {shown_value(declared.environment)} is no name of a file in envs/ without its .txt"
+    if not isinstance(declared.parallelism, frozenset | set):
+        return f'parallelism {shown_value(declared.parallelism)} is no set; write frozenset({{"data"}})'
+    for word in declared.parallelism:
+        if word not in PARALLELISM:
+            return f"parallelism {shown_value(word)} is not known{nearest(word, PARALLELISM)}"
+    if not isinstance(declared.options, Mapping):
+        return f"options {shown_value(declared.options)} is no mapping of a name to its allowed values"
+    for option, allowed in declared.options.items():
+        mistake = _mistake_in_option(option, allowed)
+        if mistake:
+            return mistake
+    if not isinstance(declared.packages, tuple | list) or not all(isinstance(p, str) for p in declared.packages):
+        return f'packages {shown_value(declared.packages)} is no tuple of names; write ("name",)'
+    for flag in ("untraced_communication", "mpi"):
+        if not isinstance(getattr(declared, flag), bool):
+            return f"{flag} {shown_value(getattr(declared, flag))} is neither True nor False"
+    return ""
+
+
+def _mistake_in_option(option: Any, allowed: Any) -> str:
+    if not isinstance(option, str) or not _OPTION.fullmatch(option):
+        return f"options: {shown_value(option)} is no name of small letters, digits and _"
+    if option in COMMON_LAYOUT_KEYS:
+        return f"options: {option} is a key of every framework's layouts; use another name"
+    if not isinstance(allowed, tuple | list) or not allowed:
+        return f"options: {option} has {shown_value(allowed)} and no tuple of allowed values, the first the default"
+    for index, value in enumerate(allowed):
+        is_number = isinstance(value, float) and math.isfinite(value)
+        if not (isinstance(value, str | bool | int) or value is None or is_number):
+            return f"options: {option}: {shown_value(value)} is no text, number, True, False or None"
+        # As Python compares: 1 and True would be one value to what leaves a default out of a cell's identity.
+        if value in allowed[:index]:
+            return f"options: {option} has {shown_value(value)} twice"
+    return ""
 
 
 def adaptor_names() -> list[str]:
@@ -46,10 +97,13 @@ def adaptor_names() -> list[str]:
 def environment_identity(name: str, root: Path) -> dict[str, object]:
     """What of an environment's files decides a measurement: its requirements, without comments, blank lines and order,
     those of files it includes among them; and a digest of `envs/<name>.sh` where it has such a recipe.
+
+    Raises ConfigError where a file is missing or leaves a version open.
     """
     path = root / "envs" / f"{name}.txt"
     if not path.is_file():
         raise ConfigError(f"envs/{name}.txt is missing: a framework declares it as its environment")
+    check_pinned(path, root)
     identity: dict[str, object] = {"name": name, "requirements": sorted(set(_requirements(path)))}
     recipe = path.with_suffix(".sh")
     if recipe.is_file():
@@ -74,10 +128,7 @@ def environment_digest(name: str, root: Path) -> str:
 
 def _requirements(path: Path) -> Iterator[str]:
     """The lines of a requirements file that pip would act on, `-r` lines replaced by what they include."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ConfigError(f"envs/{path.name}: {error.strerror or error}") from None
+    lines = path.read_text(encoding="utf-8").splitlines()
     for line in (re.sub(r"(^|\s)#.*", "", line).strip() for line in lines):
         included = re.fullmatch(r"(?:-r|--requirement)[\s=]*(.+)", line)
         if included:

@@ -13,7 +13,7 @@ from matrix import checks
 from matrix.cells import Cell, Layout, Model
 from matrix.config import check_config, read_config, read_yaml
 from matrix.errors import ConfigError, nearest
-from matrix.frameworks import environment_identity, load_adaptor
+from matrix.frameworks import COMMON_LAYOUT_KEYS, environment_identity, load_adaptor
 from matrix.plan import Comparison, Obstacle, PlannedCell, Study
 from matrix.systems import System, system_from_config
 from training.contract import Framework
@@ -29,7 +29,6 @@ NO_STUDY = ("cells",)
 CLUSTER = "cluster"
 # A key of time_limit_minutes that is no model's name.
 GPU_LIMIT = re.compile(r"[1-9][0-9]{0,8} GPUs")
-COMMON_LAYOUT_KEYS = ("tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_size", "num_gpus", "models")
 
 
 def study_names(root: Path) -> list[str]:

@@ -137,4 +137,7 @@ def _figure(name: str) -> Callable[[StudyData], Figure]:
 
 
 TABLES = {"weak_scaling": weak_scaling, "strong_scaling": strong_scaling, "hyperparameters": hyperparameters}
+# What a table or figure is made from, as the scaling of one of a study's comparisons; anything where it is not named.
+TABLE_SCALINGS = {"weak_scaling": WEAK, "strong_scaling": STRONG}
+FIGURE_SCALINGS = {"training_time": WEAK + STRONG, "percentage_of_peak": WEAK + STRONG, "strong_scaling": STRONG}
 FIGURES = {name: _figure(name) for name in ("training_time", "percentage_of_peak", "strong_scaling")}

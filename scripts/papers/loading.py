@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -23,7 +23,7 @@ def load_paper(name: str) -> ModuleType:
 
 
 def paper_names() -> list[str]:
-    """Every module in papers/ that has TABLES and FIGURES (the others are helpers)."""
+    """Return every module in papers/ that has TABLES and FIGURES (the others are helpers)."""
     return sorted(found.name for found in pkgutil.iter_modules(papers.__path__) if _import(found.name) is not None)
 
 
@@ -37,12 +37,21 @@ def find_figure(paper: str, figure: str) -> Callable[..., Any]:
     return _find(paper, "figure", load_paper(paper).FIGURES, figure)
 
 
-def check_outputs(paper: str, tables: Iterable[str], figures: Iterable[str]) -> None:
-    """ValueError where a paper has no such table or figure: said before hours are spent on what should fill it."""
-    for table in tables:
-        find_table(paper, table)
-    for figure in figures:
-        find_figure(paper, figure)
+def check_outputs(paper: str, tables: Iterable[str], figures: Iterable[str], scalings: Collection[str]) -> None:
+    """Raise ValueError for a table or figure that the paper does not have, or that no comparison of the study fills.
+
+    scalings: those of the study's comparisons. Said before hours are spent on what should fill a table.
+    """
+    module = load_paper(paper)
+    for kind, names, find in (("table", tables, find_table), ("figure", figures, find_figure)):
+        needed = getattr(module, f"{kind.upper()}_SCALINGS", {})
+        for name in names:
+            find(paper, name)
+            if name in needed and not set(needed[name]).intersection(scalings):
+                raise ValueError(
+                    f"{kind}s: {name} shows comparisons whose scaling is {' or '.join(needed[name])}, and the study's "
+                    f"are {', '.join(sorted(set(scalings)))}; take the {kind} out, or add such a comparison"
+                )
 
 
 def _find(paper: str, kind: str, functions: dict[str, Callable[..., Any]], name: str) -> Callable[..., Any]:

@@ -11,9 +11,9 @@ import pandas as pd
 
 from metrics.flops import HALF_PRECISIONS
 from papers.leads import lead_over_best_other
+from papers.reference import SAVINGS, compared_frameworks
 from papers.results import Result
 from papers.spreads import Spread
-from papers.study_data import SAVINGS, compared_frameworks
 
 # What is measured of one framework by itself.
 _OWN: Mapping[str, Callable[[Result], Spread]] = {

@@ -62,6 +62,6 @@ class Cluster:
 def make_cluster(folder: Path, sandbox: Sandbox) -> Cluster:
     cluster = Cluster(copy_project(folder), sandbox)
     shutil.copy(NOTHING, cluster.project.root / "scripts" / "frameworks" / "nothing.py")
-    (cluster.project.root / "envs" / "nothing.txt").write_text("numpy\n")
+    (cluster.project.root / "envs" / "nothing.txt").write_text("numpy==2.4.6\n")
     cluster.write_system()
     return cluster

@@ -74,3 +74,18 @@ def test_nothing_is_started_on_another_corpus(change: dict[str, str], tmp_path: 
     # It may be somebody's: whole files are left where they are.
     assert tokens.exists()
     assert [path.name for path in folder.iterdir()] == ["failure.json"]
+
+
+def test_nothing_is_started_on_too_few_tokens(tmp_path: Path) -> None:
+    cell = make_cell(
+        corpus=CORPUS, environment={"name": "torch", "requirements": []}, gpus_per_node=1, global_batch_size=4096
+    )
+    folder = tmp_path / cell.cell_id / "repeat1"
+    command = [sys.executable, str(ROOT / "scripts" / "launch.py"), "--system", "local", "--cell", cell.identity_json]
+    command += ["--model-name", "tiny", "--repeat", "1", "--tokens", str(write_tokens(tmp_path)), "--time-limit-s", "9"]
+    command += ["--record", str(folder / "record.json"), "--log", str(folder / "log.txt")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    failure = json.loads((folder / "failure.json").read_text())
+    assert failure["kind"] == "refused" and "has 2,000; use a smaller batch or a longer text" in failure["reason"]
+    assert [path.name for path in folder.iterdir()] == ["failure.json"]

@@ -10,8 +10,8 @@ from matplotlib.colors import to_rgba
 from factories import PAPER_12B, ROOT, TINY, data_of, make_cell, make_comparison, make_record, make_study, ok, planned
 from matrix.cells import Model
 from papers import axonn, axonn_figures
+from papers.reference import read_reference
 from papers.rendering import to_latex, to_markdown
-from papers.study_data import read_reference
 
 REFERENCE = ROOT / "reference" / "axonn_2021.csv"
 PAPER_24B = replace(PAPER_12B, name="axonn-24b", hidden_size=6336, num_heads=36)

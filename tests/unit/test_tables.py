@@ -30,9 +30,10 @@ from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
 from papers import axonn, parity
 from papers.loading import find_figure, find_table, load_paper, paper_names
+from papers.reference import read_reference
 from papers.rendering import escape_latex, format_number, format_range, format_spread, to_latex, to_markdown
 from papers.spreads import Spread
-from papers.study_data import read_reference, study_data
+from papers.study_data import study_data
 
 REFERENCE = ROOT / "reference" / "axonn_2021.csv"
 

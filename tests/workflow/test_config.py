@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from project import Project
+from project import ROOT, Project
 
 pytestmark = pytest.mark.slow
 
+NOTHING = ROOT / "tests" / "data" / "nothing.py"
 TWICE = "system: local\nsystem: nowhere\nstudies: [tiny]\n"
 EXPRESSION = "__use_yte__: true\nsystem: ?'lo' + 'cal'\nstudies: [tiny]\n"
 
@@ -35,3 +38,33 @@ def test_the_command_line_is_checked_as_the_file_is(fresh_project: Project) -> N
     run = fresh_project.snakemake("-n", "--config", "sistem=local")
     assert run.returncode == 1
     assert "--config or --configfile: top level: unknown key 'sistem' (did you mean 'system'?" in run.output
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {"tables": ["weak_scaling"]},
+            "tables: weak_scaling shows comparisons whose scaling is weak_model or weak_bat",
+        ),
+        (
+            {"global_batch_size": 10_000},
+            "10000 sequences of 8 tokens (tiny) need 880,002 tokens, and the corpus bundled",
+        ),
+        ({"reference": "wrong"}, "reference: reference/wrong.csv: no column paper"),
+        ({"frameworks": {"open": None}}, "frameworks.open: envs/open.txt: line 1: 'numpy' leaves the version open"),
+    ],
+    ids=["table", "tokens", "reference", "environment"],
+)
+def test_what_could_not_be_used_is_told_before_anything_trains(
+    fresh_project: Project, changes: dict[str, Any], says: str
+) -> None:
+    (fresh_project.root / "reference" / "wrong.csv").write_text("framework\naxonn\n")
+    (fresh_project.root / "envs" / "open.txt").write_text("numpy\n")
+    adaptor = NOTHING.read_text().replace('environment="nothing"', 'environment="open"')
+    (fresh_project.root / "scripts" / "frameworks" / "open.py").write_text(adaptor)
+    fresh_project.write_study(**changes)
+    run = fresh_project.snakemake("-n", "tiny")
+    assert run.returncode == 1
+    assert f"config/studies/tiny.yaml: {says}" in run.output
+    assert "Traceback" not in run.output

@@ -24,7 +24,7 @@ def mpi_project(fresh_project: Project, axonn_paper_python: str) -> Project:
     for name in ("nothing", "nothing_mpi"):
         file = ROOT / "tests" / "data" / f"{name}.py"
         (fresh_project.root / "scripts" / "frameworks" / file.name).write_text(file.read_text())
-    (fresh_project.root / "envs" / "nothing.txt").write_text("numpy\n")
+    (fresh_project.root / "envs" / "nothing.txt").write_text("numpy==2.4.6\n")
     use_python(fresh_project, axonn_paper_python)
     fresh_project.write_study(frameworks={"nothing_mpi": None}, comparisons=TWO)
     return fresh_project

@@ -20,13 +20,15 @@ from launching.environment import put_python_on_path
 from launching.interpreter import interpreter_file
 from launching.run_lock import locked_outputs, note_owner, refusal
 from matrix.config import check_config, read_config
-from matrix.errors import ConfigError, nearest
+from matrix.errors import ConfigError, nearest, one_line
 from matrix.frameworks import environment_digest
 from made_from import drawn_changes, file_digest, measurements_changes, reference_path
 from matrix.plan import index_cells, study_folder, without_record, record_path
 from matrix.plan_lines import missing_lines, plan_lines
 from matrix.studies import load_hardware, load_study, load_system, misspelt_studies, study_names, unusable_studies
+from matrix.tokens_needed import check_enough_tokens, token_count
 from papers.loading import check_outputs
+from papers.reference import read_reference
 from scheduling.endings import ask_slurm_for_reasons
 from scheduling.failed_steps import note_failed_steps
 from scheduling.jobs import awaited_jobs, budget, chunks, tokenizing_resources, training_resources
@@ -108,15 +110,28 @@ def system_of(name):
 
 
 def check_study(name):
-    """Read a study of this call, and end the call where its tables, figures or reference have a wrong name."""
+    """Read a study of this call, and end the call where its tables and figures cannot be made of what it measures,
+    where its reference cannot be used, or where its corpus is too small for a cell that has no record yet.
+    """
     study = study_of(name, settings["system"])
+    where = f"config/studies/{name}.yaml"
     try:
-        check_outputs(study.paper, study.tables, study.figures)
+        check_outputs(study.paper, study.tables, study.figures, [c.scaling for c in study.comparisons])
     except ValueError as error:
-        stop(f"config/studies/{name}.yaml: {error}")
-    if study.reference and not Path(f"reference/{study.reference}.csv").is_file():
-        known = sorted(path.stem for path in Path("reference").glob("*.csv"))
-        stop(f"config/studies/{name}.yaml: reference: no {study.reference!r}{nearest(study.reference, known)}")
+        stop(f"{where}: {error}")
+    if study.reference:
+        path = Path(f"reference/{study.reference}.csv")
+        if not path.is_file():
+            known = sorted(path.stem for path in Path("reference").glob("*.csv"))
+            stop(f"{where}: reference: no {study.reference!r}{nearest(study.reference, known)}")
+        try:
+            read_reference(path)
+        except ValueError as error:
+            stop(f"{where}: reference: {one_line(str(error))}")
+    count = token_count(study.corpus, RESULTS)
+    if count:
+        missing = [planned.cell for planned in without_record(study, RESULTS)]
+        explained(check_enough_tokens, where, study.corpus.name, count, missing)
 
 
 def asked_studies_of(system):

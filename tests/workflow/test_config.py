@@ -49,7 +49,7 @@ def test_the_command_line_is_checked_as_the_file_is(fresh_project: Project) -> N
         ),
         (
             {"global_batch_size": 10_000},
-            "10000 sequences of 8 tokens (tiny) need 880,002 tokens, and the corpus bundled",
+            "11 batches of 10000 sequences of 8 tokens (tiny) need 880,002 tokens",
         ),
         ({"reference": "wrong"}, "reference: reference/wrong.csv: no column paper"),
         ({"frameworks": {"open": None}}, "frameworks.open: envs/open.txt: line 1: 'numpy' leaves the version open"),

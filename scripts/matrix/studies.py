@@ -12,7 +12,7 @@ from corpus.sources import resolve_corpus
 from matrix import checks
 from matrix.cells import Cell, Layout, Model
 from matrix.config import check_config, read_config, read_yaml
-from matrix.errors import ConfigError, nearest
+from matrix.errors import ConfigError, nearest, one_line
 from matrix.frameworks import COMMON_LAYOUT_KEYS, environment_identity, load_adaptor
 from matrix.plan import Comparison, Obstacle, PlannedCell, Study
 from matrix.systems import System, system_from_config
@@ -200,7 +200,7 @@ def expand_study(
     limits_by_model, limits_by_gpus = _time_limits(where, config["time_limit_minutes"], used_models, models)
     return Study(
         name=name,
-        title=config["title"],
+        title=one_line(config["title"]),
         system=system,
         corpus=corpus,
         corpus_setting=config["corpus"],
@@ -337,7 +337,7 @@ def _obstacle(cell: Cell, adaptor: Any, system: System) -> Obstacle | None:
             f"scripts/frameworks/{cell.framework}.py: unsupported_reason failed for {cell.label()}: "
             f"{type(error).__name__}: {error}"
         ) from error
-    return Obstacle("unsupported", reason) if reason else None
+    return Obstacle("unsupported", one_line(str(reason))) if reason else None
 
 
 def _check_all_used(where: str, candidates: Mapping[str, list[Any]], matched: set[tuple[str, int]]) -> None:

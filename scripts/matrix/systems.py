@@ -151,6 +151,17 @@ def _slurm_site(config: Mapping[str, Any]) -> SlurmSite:
             raise ValueError(
                 f"slurm.extra: {name} is set from the other keys and the cell; only further --options go here"
             )
+    for key, value in (("extra", " ".join(site.extra)), ("reservation", site.reservation)):
+        if "-J" in (value or ""):
+            raise ValueError(
+                f"slurm.{key}: {value!r} holds `-J`, which Snakemake's Slurm plugin takes for an option of its own and "
+                f"refuses; give it by the variable that sbatch reads (export SBATCH_RESERVATION=..., for example)"
+            )
+    if site.gpu_request == "gres" and "-" in (site.gpu_type or ""):
+        raise ValueError(
+            f"slurm.gpu_type: {site.gpu_type!r} has a `-`, which Snakemake's Slurm plugin refuses in a request "
+            f"by gres; use gpu_request gpus_per_node"
+        )
     if site.gpu_request == "none" and site.gpu_type:
         raise ValueError("slurm.gpu_type is given, but with gpu_request `none` no GPU is asked for; remove one of them")
     if site.gpu_request == "none" and not site.exclusive:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
+from pathlib import Path
 from typing import Any
 
 from launching.placement import ranks_by_node
@@ -48,9 +50,27 @@ def cell_resources(site: SlurmSite, cell: Cell, time_limit_s: float) -> dict[str
         "mem": None if memory_gib is None else f"{math.ceil(1024 * memory_gib * on_node)} MB",
         "runtime": math.ceil(time_limit_s / 60 + site.job_overhead_minutes),
         # The plugin puts this text into a shell's command line as it is; all other values it quotes itself.
-        "slurm_extra": shlex.join(extra),
+        "slurm_extra": " ".join(map(_quoted, extra)),
         "threads": site.cpus_per_gpu * on_node,
     }
+
+
+def _quoted(option: str) -> str:
+    """Return an option as one word for a shell. One that ends as a short option does, such as `--reservation=our-n`, is
+    quoted too: before the next one the Slurm plugin would take `-n ` for an option, and refuse it.
+    """
+    return f"'{option}'" if re.search(r"-\w$", option) and shlex.quote(option) == option else shlex.quote(option)
+
+
+def unsafe_folder(folder: Path) -> str:
+    """Return why jobs cannot be submitted from a folder, or nothing.
+
+    The Slurm plugin puts a job's command, with paths in it, in double quotes, where a shell acts on these characters.
+    """
+    found = sorted(set(str(folder)) & set('$`"\\\n'))
+    if not found:
+        return ""
+    return f"the folder {str(folder)!r} has {' '.join(found)} in its path, which a shell would act on; rename it"
 
 
 def gpus_on_node(cell: Cell) -> int:

@@ -309,6 +309,26 @@ def test_mistakes_name_the_file_the_key_and_the_nearest_right_one(change: dict[s
 
 
 @pytest.mark.parametrize(
+    ("title", "shown"), [("a\nb\n", "a b"), ("a\rb", "a b"), ("a\x07\ud800b", "a b"), (" a ", "a"), ("é 日", "é 日")]
+)
+def test_a_title_is_one_line(title: str, shown: str) -> None:
+    assert expand(study_config(title=title)).title == shown
+
+
+@pytest.mark.parametrize("title", ["", " ", "\n"])
+def test_a_title_is_something(title: str) -> None:
+    assert refused(study_config(title=title)).startswith("study.yaml: title: ")
+
+
+def test_a_reason_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from frameworks import torch_ddp
+
+    monkeypatch.setattr(torch_ddp, "unsupported_reason", lambda cell: "no\r\nsuch\x1bthing\ud800")
+    study = expand(study_config(frameworks={"torch_ddp": None}))
+    assert {p.obstacle.reason for p in study.planned if p.obstacle} == {"no such thing"}
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("a: [1", "is not valid YAML"),

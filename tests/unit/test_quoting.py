@@ -6,14 +6,16 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from factories import make_cell
 from matrix.config import check_config
 from matrix.errors import ConfigError
-from matrix.systems import SlurmSite
-from scheduling.resources import cell_resources
+from matrix.systems import SlurmSite, system_from_config
+from scheduling.resources import cell_resources, unsafe_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 UNSAFE = ("a b", "a;b", "$(touch x)", "`x`", "a'b", 'a"b', "a&b", "a|b", "a>b", "n[1-3]", "*", "~", "a\\b")
@@ -45,6 +47,48 @@ def test_constraints_of_several_features_are_taken() -> None:
         {"device": "cpu", "slurm": {"constraint": "a100&nvlink|[x*2]"}}, "system", ROOT, "system.yaml"
     )
     assert config["slurm"]["constraint"] == "a100&nvlink|[x*2]"
+
+
+@pytest.mark.parametrize("value", [*UNSAFE, "ours-n", "ours-t", "ours-A", "ours-p"])
+def test_the_slurm_plugin_takes_what_we_ask_for(value: str) -> None:
+    """It looks for options of its own anywhere in the text, and for a form of gres."""
+    validation = pytest.importorskip("snakemake_executor_plugin_slurm.validation")
+    site = replace(SlurmSite(), reservation=value, extra=("--x=y",))
+    asked = cell_resources(site, make_cell(), 600)["slurm_extra"]
+    validation.validate_slurm_extra(SimpleNamespace(resources=SimpleNamespace(slurm_extra=asked)))
+    assert f"--reservation={value}" in shlex.split(asked)
+
+
+@pytest.mark.parametrize(
+    ("slurm", "expected"),
+    [
+        ({"reservation": "My-Job"}, "slurm.reservation: 'My-Job' holds `-J`"),
+        ({"extra": ["--exclude=n-J1"]}, "slurm.extra: '--exclude=n-J1' holds `-J`"),
+        ({"gpu_type": "a100-40g"}, "slurm.gpu_type: 'a100-40g' has a `-`"),
+    ],
+)
+def test_what_the_slurm_plugin_would_refuse_is_refused_while_reading(slurm: dict[str, Any], expected: str) -> None:
+    config = check_config({"device": "cpu", "gpus_per_node": 2, "slurm": slurm}, "system", ROOT, "system.yaml")
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        system_from_config("here", config)
+
+
+def test_a_type_with_a_hyphen_can_be_asked_for_otherwise() -> None:
+    slurm = {"gpu_type": "a100-40g", "gpu_request": "gpus_per_node"}
+    config = check_config({"device": "cpu", "gpus_per_node": 2, "slurm": slurm}, "system", ROOT, "system.yaml")
+    assert system_from_config("here", config).slurm == replace(
+        SlurmSite(), gpu_type="a100-40g", gpu_request="gpus_per_node"
+    )
+
+
+@pytest.mark.parametrize("name", ["a$HOME", "a`id`", 'a"b', "a\\b"])
+def test_no_job_is_submitted_from_a_folder_that_a_shell_would_read_otherwise(name: str) -> None:
+    assert "rename it" in unsafe_folder(Path("/data") / name)
+
+
+@pytest.mark.parametrize("name", ["plain", "with space", "it's", "a;b", "ä"])
+def test_other_folders_are_fine(name: str) -> None:
+    assert unsafe_folder(Path("/data") / name) == ""
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "workflow" / "rules").glob("*.smk")), ids=lambda path: path.name)

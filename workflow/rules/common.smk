@@ -33,6 +33,7 @@ from scheduling.endings import ask_slurm_for_reasons
 from scheduling.failed_steps import note_failed_steps
 from scheduling.jobs import awaited_jobs, budget, chunks, tokenizing_resources, training_resources
 from scheduling.queue import QueueError, has_slurm
+from scheduling.resources import unsafe_folder
 
 RESULTS = Path("results")
 # Tells a job which studies the call that submitted it was about: a cell may be in several, with several time limits.

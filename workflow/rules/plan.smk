@@ -29,6 +29,8 @@ def check_start():
         stop(f"the cells of system {system.name} are Slurm jobs (its file has `slurm`): run snakemake --profile slurm")
     if system.slurm and not has_slurm():
         stop("squeue is not on PATH: start this on a login node of the cluster")
+    if system.slurm and unsafe_folder(Path.cwd()):
+        stop(unsafe_folder(Path.cwd()))
     if executor == "slurm" and not system.slurm:
         stop(f"config/systems/{system.name}.yaml has no key `slurm`: use ./run, or --config system=<a cluster's file>")
 

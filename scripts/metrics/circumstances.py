@@ -12,6 +12,7 @@ from typing import Any
 
 from matrix.cells import Cell
 from metrics.alike import Conditions, Fact
+from training.process_facts import MPI_PREFIXES
 
 Row = dict[str, Any]
 
@@ -83,6 +84,9 @@ def conditions(record: Mapping[str, Any], cell: Cell, names: Mapping[str, bool],
         "host": _fact(" + ".join(sorted(launch["hosts"])) if is_local else None),
     }
     processor = _processor(record, cell)
+    variables = {name: _variable_fact(record, name, given) for name, given in names.items()}
+    # What an MPI is told is nothing to a framework that does not run under it: its own rows alone must agree.
+    of_mpi = {f"variable {name}": fact[0] for name, fact in variables.items() if fact and name.startswith(MPI_PREFIXES)}
     facts: dict[str, Fact | None] = {
         "device kind": _fact(device_name),
         "threads per process": _threads_fact(record, processes, cores),
@@ -91,9 +95,9 @@ def conditions(record: Mapping[str, Any], cell: Cell, names: Mapping[str, bool],
         # On a CPU the processor is the device, which is named once.
         "processor": _fact(None if processor == device_name else processor),
         "token file": _fact(record["tokens"]["sha256"][:12]),
-        **{f"variable {name}": _variable_fact(record, name, given) for name, given in names.items()},
+        **{f"variable {name}": fact for name, fact in variables.items() if not name.startswith(MPI_PREFIXES)},
     }
-    return Conditions(cell.framework, facts, packages, told)
+    return Conditions(cell.framework, facts, packages | of_mpi, told)
 
 
 def variable_names(records: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
@@ -130,12 +134,19 @@ def processes_on_a_node(record: Mapping[str, Any], cell: Cell) -> int:
 
 def _threads_fact(record: Mapping[str, Any], processes: int, cores: int) -> Fact | None:
     threads = effective_threads(record)
-    if threads is None:
-        several = _joined(_of_processes(record["ranks"], "threads"))
-        return (several, several) if several else None
     # As a number, or as the share of the cores that follows from the number of processes.
-    is_share = threads == max(1, cores // processes)
-    return str(threads), "an equal share of the cores" if is_share else str(threads)
+    if threads is None:
+        several = _of_processes(record["ranks"], "threads")
+        if not several:
+            return None
+        # 16 ranks on three nodes: more threads for a process where there are five than where there are six.
+        on_node = Counter(rank["host"] for rank in record["ranks"])
+        is_share = several == [max(1, cores // on_node[rank["host"]]) for rank in record["ranks"]]
+        shown = _joined(several)
+    else:
+        is_share = threads == max(1, cores // processes)
+        shown = str(threads)
+    return shown, "an equal share of the cores" if is_share else shown
 
 
 def _binding_fact(ranks: Sequence[Mapping[str, Any]], processes: int, cores: int) -> Fact | None:

@@ -15,13 +15,15 @@ from typing import Any
 
 from launching.inherited import MPIEXEC, tells_a_place
 
+# Of libraries of MPI. Their own starters set some of these for the processes that they start, and for no others.
+MPI_PREFIXES = ("MPICH_", "MPIR_CVAR_", "OMPI_MCA_", "I_MPI_", "MV2_")
 # Variables that change how fast the same program runs, by what reads them.
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_"),  # OpenMP of GNU and of Intel: threads, where they run, how they wait
     *("MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_", "DNNL_", "ATEN_"),  # libraries of matrix products
     *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"),  # memory allocators
     *("NCCL_", "RCCL_", "GLOO_", "UCX_", "FI_"),  # communication
-    *("MPICH_", "MPIR_CVAR_", "OMPI_MCA_", "I_MPI_", "MV2_"),  # MPI
+    *MPI_PREFIXES,
     *("TORCH_", "PYTORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "XLA_", "JAX_", "TF_"),  # frameworks
     *("CUBLAS_", "CUDNN_", "NVTE_", "HOROVOD_", "MIOPEN_", "HSA_"),
     *("CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_AUTO_BOOST"),
@@ -38,8 +40,12 @@ DRIVER_VERSION = re.compile(r"\s(\d{2,}\.\d+(?:\.\d+)?)\s")
 
 
 def speed_variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables that change speed, by name."""
-    return {name: environment[name] for name in sorted(environment) if _changes_speed(name)}
+    """Return the variables that change speed, by name; bytes that are no UTF-8 (a path in LD_PRELOAD) as escapes."""
+    return {
+        name: os.fsencode(environment[name]).decode("utf-8", "backslashreplace")
+        for name in sorted(environment)
+        if _changes_speed(name)
+    }
 
 
 def process_facts(given: Mapping[str, str], threads: int | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -261,3 +262,34 @@ def test_a_percentage_above_100_by_the_papers_formula_alone_is_explained() -> No
     assert row["model_flops_utilization_percent"] == pytest.approx(89.13, abs=0.01)
     assert row["comparable"] is True
     assert "above 100 only because the paper's formula counts a whole recomputed pass" in row["notes"]
+
+
+def test_nodes_with_fewer_ranks_give_each_a_larger_share_of_the_cores_and_stay_comparable() -> None:
+    """Nodes of six GPUs and numbers of GPUs that are powers of two: 16 ranks are six, five and five on three nodes."""
+    study, outcomes = measured_study({(name, n): 1.0 for name in "ab" for n in (2, 4, 16)}, gpus_per_node=6)
+    for outcome in outcomes.values():
+        ranks = outcome.record["ranks"]
+        on_node = Counter(rank["host"] for rank in ranks)
+        share = {host: 42 // number for host, number in on_node.items()}
+        outcome.record["launch"] |= {"cpu_cores": 42, "environment": {"OMP_NUM_THREADS": str(min(share.values()))}}
+        for rank in ranks:
+            rank["process"] = {"threads": share[rank["host"]], "affinity_cores": 42}
+    rows = rows_of(study, outcomes)
+    assert {rank["process"]["threads"] for rank in outcomes[study.planned[2].key].record["ranks"]} == {7, 8}
+    assert all(row["comparable"] is True and "threads" not in row["notes"] for row in rows.values())
+    outcomes[study.planned[2].key].record["ranks"][0]["process"]["threads"] = 1
+    rows = rows_of(study, outcomes)
+    assert is_out(rows["a", 16, 1]) and "threads per process 1 + 7 + 8, most rows" in rows["a", 16, 1]["notes"]
+
+
+def test_what_an_mpi_is_told_keeps_no_other_framework_out_and_its_own_rows_apart() -> None:
+    """Open MPI's mpiexec sets variables of its own for the processes that it starts; torchrun's rows have none."""
+
+    def told(value: str) -> Change:
+        return set_process(variables={"OMPI_MCA_shmem_RUNTIME_QUERY_hint": value})
+
+    rows = changed_rows(told("mmap"), ("b", 1, 1), ("b", 2, 1), prepare=set_process(variables={}))
+    assert all(row["comparable"] is True for row in rows.values())
+    rows = changed_rows(told("mmap"), ("b", 2, 1), prepare=set_process(variables={}))
+    assert is_out(rows["b", 2, 1]) and "OMPI_MCA_shmem_RUNTIME_QUERY_hint differs" in rows["b", 2, 1]["notes"]
+    assert rows["a", 2, 1]["comparable"] is True

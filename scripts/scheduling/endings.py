@@ -77,9 +77,18 @@ def ask_slurm_for_reasons(study: Study, results: Path, folder: Path) -> None:
         _complete_failure(record_path(results, study.system.name, planned).parent, listed.get(planned.key))
 
 
+def _slurm_may_know_more(failure: Failure) -> bool:
+    """Return whether Slurm could add anything to an account: the end is one that it knows, and it has not told yet, or
+    when the job was still being ended.
+    """
+    return failure.kind in SLURM_KNOWS and (failure.scheduler is None or "COMPLETING" in failure.scheduler)
+
+
 def _complete_failure(folder: Path, listed: SlurmJob | None) -> None:
     """Complete the account of one cell's repeat; `listed` is its latest job, as far as Slurm still lists it."""
     failure = read_failure(folder)
+    if listed is None and not (failure and failure.job_id and _slurm_may_know_more(failure)):
+        return  # so that a thousand cells that crashed are no thousand questions to Slurm at every call
     job = listed or (find_job(failure.job_id) if failure and failure.job_id else None)
     if job is None or job.kind is None:
         return

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from factories import make_cell, make_comparison, make_study, planned
 from launching.exchange import Exchange, RankFailure
 from launching.part import LaunchPlan, PartReport, silent_part
 from launching.placement import parts
 from launching.processes import Ending
-from launching.results import Failure, judge, launch_facts, log_tail
+from launching.results import Failure, judge, launch_facts, log_tail, write_failure
 from launching.starters import mpiexec, part_index, srun
 from launching.step import MEMORY_WORDS, SLURM_PREFIXES, step_ending
+from matrix.plan import record_path
+from matrix.systems import SlurmSite
+from scheduling import endings
 from scheduling.endings import with_slurms_account
 from scheduling.queue import SlurmJob
 
@@ -199,6 +203,30 @@ def test_what_the_launcher_saw_itself_stays() -> None:
     assert with_slurms_account(failure("killed"), job("RUNNING")) == failure("killed")
     assert with_slurms_account(failure("killed"), job("FAILED")) == failure("killed")
     assert with_slurms_account(failure("interrupted", None)) == failure("interrupted", None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "scheduler", "asked"),
+    [
+        *[("crash", None, []), ("corrupt_record", None, []), ("time_limit", "Slurm job 5: TIMEOUT", [])],
+        *[("interrupted", None, ["5"]), ("time_limit", "Slurm job 5: COMPLETING (TimeLimit)", ["5"])],
+    ],
+)
+def test_slurm_is_asked_only_where_it_may_know_more(
+    kind: str, scheduler: str | None, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand cells that crashed would be a thousand questions to the controller whenever somebody looks at them."""
+    questions: list[str] = []
+    monkeypatch.setattr(endings, "find_job", questions.append)
+    monkeypatch.setattr(endings, "has_slurm", lambda: True)
+    monkeypatch.setattr(endings, "own_jobs", lambda: [])
+    study = make_study([make_comparison([planned(make_cell())])])
+    study = replace(study, system=replace(study.system, slurm=SlurmSite()))
+    folder = record_path(tmp_path, study.system.name, study.planned[0]).parent
+    folder.mkdir(parents=True)
+    write_failure(folder, replace(failure(kind), scheduler=scheduler))
+    endings.ask_slurm_for_reasons(study, tmp_path, tmp_path)
+    assert questions == asked
 
 
 def test_the_last_lines_of_a_log(tmp_path: Path) -> None:

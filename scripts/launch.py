@@ -205,6 +205,7 @@ def launch_plan(args: argparse.Namespace, cell: Cell, system: System, exchange: 
         mpi=adaptor.FRAMEWORK.mpi,
         in_slurm=system.slurm is not None,
         memory_limited=system.memory_limit_gib is not None and cell.device == "cpu",
+        startup_timeout_s=system.startup_timeout_s,
     )
 
 

@@ -107,10 +107,11 @@ def join(job: Job) -> None:
     from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
     from horovod.runner.http.http_server import RendezvousServer
 
-    from training.torch_setup import COLLECTIVE_TIMEOUT, meet
+    from training.torch_setup import COLLECTIVE_TIMEOUT, meet, wait_for_all
 
     is_first = job.rank == 0
     store = meet(job)
+    wait_for_all(store, job)
     address = os.environ["MASTER_ADDR"]
     store.set(f"place/{job.rank}", json.dumps([host_name(), job.local_rank]))
     places = [json.loads(store.get(f"place/{rank}")) for rank in range(job.world_size)]

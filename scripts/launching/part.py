@@ -20,7 +20,7 @@ from launching.host_load import host_memory_kills, read_host_clock, spent_s
 from launching.inherited import rank_environment
 from launching.placement import Part, host_name, parts
 from launching.processes import Ending, Limits, LogWriter, RankCommand, run_ranks
-from training.rendezvous import meeting_variables
+from training.rendezvous import TIMEOUT_S, meeting_variables
 from training.thread_limits import openmp_lacked_a_thread, tasks_ran_out
 
 
@@ -33,7 +33,8 @@ class LaunchPlan:
     gives the cell on each node; None where it has all of the machine. threads: of every process; None where the
     processes of a node share its cores. gpus_visible: the scheduler shows each node its GPUs, so a missing one can be
     noticed before anything starts. mpi: the ranks are started under MPI, a part each. in_slurm: the parts are tasks
-    of a Slurm step. memory_limited: each process is held to an amount of memory.
+    of a Slurm step. memory_limited: each process is held to an amount of memory. startup_timeout_s: how long ranks wait
+    for one another.
     """
 
     command: Sequence[str]
@@ -49,6 +50,7 @@ class LaunchPlan:
     mpi: bool = False
     in_slurm: bool = False
     memory_limited: bool = False
+    startup_timeout_s: float = TIMEOUT_S
 
     def parts(self) -> list[Part]:
         """Its ranks as they are watched."""
@@ -166,7 +168,7 @@ def _commands(job: LaunchPlan, part: Part, settings: Mapping[str, str]) -> list[
         local = part.first_local + rank - part.ranks.start
         return rank_variables(rank, local, job.num_gpus, part.local_size)
 
-    meeting = meeting_variables(Path(job.meeting_folder), job.master_address, job.token)
+    meeting = meeting_variables(Path(job.meeting_folder), job.master_address, job.token, job.startup_timeout_s)
     inherited = rank_environment(os.environ, in_slurm=job.in_slurm, mpi=job.mpi)
     shared: dict[str, Any] = {**inherited, **settings, **meeting, LAUNCHER_VARIABLE: str(os.getpid())}
     return [RankCommand(rank, job.command, {**shared, **variables(rank)}) for rank in part.ranks]

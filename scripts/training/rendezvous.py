@@ -23,12 +23,15 @@ from atomic import write_json
 # What launch.py tells every rank beside RANK, WORLD_SIZE and MASTER_ADDR.
 FOLDER_VARIABLE = "SCALING_EVAL_MEETING_FOLDER"
 TOKEN_VARIABLE = "SCALING_EVAL_LAUNCH_TOKEN"
+TIMEOUT_VARIABLE = "SCALING_EVAL_MEETING_TIMEOUT_S"
 
 MEETING_FILE = "meeting.json"
 LOOPBACK = "127.0.0.1"
 # Connections that may wait to be accepted; the kernel takes less where its own limit is lower.
 BACKLOG = 4096
 FIRST_POLL_S, LONGEST_POLL_S = 0.02, 1.0
+# For ranks whose starter does not say.
+TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,14 @@ class MeetingPlace:
 
 @dataclass(frozen=True)
 class Meeting:
-    """One launch's meeting. folder: every rank sees it. address: of rank 0's node. token: no other launch has it."""
+    """One launch's meeting. folder: every rank sees it. address: of rank 0's node. token: no other launch has it.
+    timeout_s: how long a rank waits for the others.
+    """
 
     folder: Path
     address: str
     token: str
+    timeout_s: float = TIMEOUT_S
 
     def announce(self, place: MeetingPlace) -> None:
         """Tell the other ranks where rank 0 answers."""
@@ -91,15 +97,21 @@ def meeting_of_this_launch(environment: Mapping[str, str] = os.environ) -> Meeti
         raise ValueError(
             f"{', '.join(lacking)} is not set: a rank is started by scripts/launch.py, which says where the ranks meet"
         )
-    return Meeting(Path(environment[FOLDER_VARIABLE]), environment["MASTER_ADDR"], environment[TOKEN_VARIABLE])
+    return Meeting(
+        Path(environment[FOLDER_VARIABLE]),
+        environment["MASTER_ADDR"],
+        environment[TOKEN_VARIABLE],
+        float(environment.get(TIMEOUT_VARIABLE, TIMEOUT_S)),
+    )
 
 
-def meeting_variables(folder: Path, address: str, token: str) -> dict[str, str]:
+def meeting_variables(folder: Path, address: str, token: str, timeout_s: float = TIMEOUT_S) -> dict[str, str]:
     """Return what `meeting_of_this_launch` reads. MASTER_PORT is not known yet: the ranks set it when they meet.
 
     On one machine nobody needs a name server, and one that does not answer holds no rank up for long (`place_of`).
     """
     variables = {"MASTER_ADDR": address, FOLDER_VARIABLE: str(folder), TOKEN_VARIABLE: token}
+    variables[TIMEOUT_VARIABLE] = str(timeout_s)
     return variables | ({"RES_OPTIONS": "timeout:1 attempts:1"} if address == LOOPBACK else {})
 
 

@@ -50,10 +50,12 @@ def start(job: Job, *, process_group: bool = True) -> Runtime:
     use_exact_fp32()
     torch.manual_seed(job.cell.seed)
     if process_group:
+        store = meet(job)
+        wait_for_all(store, job)
         dist.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
             # With the prefix that torch gives a store which it makes itself.
-            store=dist.PrefixStore("default_pg", meet(job)),
+            store=dist.PrefixStore("default_pg", store),
             rank=job.rank,
             world_size=job.world_size,
             timeout=COLLECTIVE_TIMEOUT,
@@ -85,7 +87,7 @@ def meet(job: Job) -> dist.TCPStore:
         store.set(LAUNCH_KEY, meeting.token)
         meeting.announce(place)
     else:
-        place = meeting.find(COLLECTIVE_TIMEOUT.total_seconds())
+        place = meeting.find(meeting.timeout_s)
         store = dist.TCPStore(
             place.address,
             place.port,
@@ -99,6 +101,18 @@ def meet(job: Job) -> dist.TCPStore:
     if store.add(f"{LAUNCH_KEY}/rank/{job.rank}", 1) > 1:
         raise RuntimeError(f"two processes of this launch came to the others as rank {job.rank}")
     return store
+
+
+def wait_for_all(store: dist.TCPStore, job: Job) -> None:
+    """Wait until every rank has met the others, as long as the launch gives its ranks to start.
+
+    On hundreds of nodes the first and the last rank may be more than COLLECTIVE_TIMEOUT apart, which is what a process
+    group waits for its ranks.
+    """
+    everybody = f"{LAUNCH_KEY}/everybody"
+    if store.add(f"{LAUNCH_KEY}/number", 1) == job.world_size:
+        store.set(everybody, "is here")
+    store.wait([everybody], timedelta(seconds=meeting_of_this_launch().timeout_s))
 
 
 def claim_device(job: Job) -> torch.device:

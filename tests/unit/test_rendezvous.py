@@ -6,15 +6,17 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import torch.distributed as dist
 
 import factories
-from launching.part import LaunchPlan
+from launching.part import LaunchPlan, _commands
 from training import rendezvous, torch_setup
 from training.contract import Job
 from training.rendezvous import (
@@ -101,6 +103,38 @@ def test_a_rank_that_comes_to_another_launch_is_refused_in_words(tmp_path: Path)
     with pytest.raises(RuntimeError, match=r"rank 1 met another launch \(its token is theirs, this launch's ours\)"):
         torch_setup.meet(job(1))
     assert store.add(f"{torch_setup.LAUNCH_KEY}/rank/1", 1) == 1, "it was counted among the others"
+
+
+def test_ranks_wait_for_late_ones_as_long_as_the_launch_gives_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of hundreds of nodes the last may come when a collective would have been given up long ago."""
+    monkeypatch.setattr(torch_setup, "COLLECTIVE_TIMEOUT", timedelta(seconds=0.2))
+    os.environ |= meeting_variables(tmp_path, "127.0.0.1", "ours", 30.0)
+
+    def come(rank: int) -> dist.TCPStore:
+        store = torch_setup.meet(job(rank))
+        torch_setup.wait_for_all(store, job(rank))
+        return store
+
+    with ThreadPoolExecutor() as pool:
+        early = pool.submit(come, 1)
+        time.sleep(0.5)
+        first = pool.submit(come, 0)
+        assert [one.result().get("scaling_eval_launch") for one in (first, early)] == [b"ours", b"ours"]
+
+
+def test_a_rank_that_never_comes_is_waited_for_no_longer_than_that(tmp_path: Path) -> None:
+    os.environ |= meeting_variables(tmp_path, "127.0.0.1", "ours", 0.2)
+    store = torch_setup.meet(job(0))
+    with pytest.raises(dist.DistStoreError):
+        torch_setup.wait_for_all(store, job(0))
+
+
+def test_the_launch_says_how_long_ranks_may_wait(tmp_path: Path) -> None:
+    plan = LaunchPlan(["python"], 1, 1, "127.0.0.1", str(tmp_path), "ours", {}, startup_timeout_s=900.0)
+    commands = _commands(plan, plan.parts()[0], {})
+    assert meeting_of_this_launch(commands[0].environment).timeout_s == 900.0
 
 
 def test_what_another_launch_has_written_is_refused(tmp_path: Path) -> None:

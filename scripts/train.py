@@ -26,6 +26,7 @@ from matrix.frameworks import load_adaptor
 from training.batches import BatchReader
 from training.contract import Engine, Framework, Job, NotAvailable
 from training.loop import Timings, run_batches
+from training.memory import is_out_of_memory
 from training.process_facts import process_facts, speed_variables
 
 # not_available is a record, and records are kept.
@@ -190,15 +191,10 @@ def failure_status(error: Exception, framework: Framework) -> str:
     """not_available, oom or error."""
     if isinstance(error, NotAvailable) or lacks_package(error, framework):
         return "not_available"
-    # The second is the dynamic linker's way to say that a library did not fit.
-    if isinstance(error, MemoryError) or (isinstance(error, ImportError) and "failed to map segment" in str(error)):
+    # The second is the dynamic linker's way to say that a library did not fit. Where torch itself could not be imported
+    # for want of memory, it is not among the modules, so nothing depends on that.
+    if is_out_of_memory(error) or (isinstance(error, ImportError) and "failed to map segment" in str(error)):
         return "oom"
-    # Only a framework built on torch raises torch's errors, and then torch is loaded already.
-    if "torch" in sys.modules:
-        from training.memory import is_out_of_memory
-
-        if is_out_of_memory(error):
-            return "oom"
     return "error"
 
 

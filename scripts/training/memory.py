@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,8 @@ def peak_resident_bytes() -> int | None:
 def _says_out_of_memory(error: BaseException) -> bool:
     names = {base.__name__ for base in type(error).__mro__}
     if isinstance(error, MemoryError) or names.intersection(OUT_OF_MEMORY_TYPES):
+        return True
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:  # Python's own calls: a map, a process
         return True
     text = str(error)
     if names.intersection(COMMUNICATION_ERROR_TYPES) or any(word in text.lower() for word in COMMUNICATION_WORDS):

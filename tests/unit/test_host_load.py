@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from launching.host_load import others_cpu_s, read_host_clock, spent_s
+from launching.host_load import HostClock, others_cpu_s, read_host_clock, spent_s
 from metrics.circumstances import others_cpu_percent
 
 
@@ -41,10 +41,25 @@ def test_idle_and_waiting_time_is_not_busy(tmp_path: Path) -> None:
     assert read_host_clock(stat).busy_s == pytest.approx(6.6)  # 660 ticks of 10 ms
 
 
-def test_our_own_children_do_not_count() -> None:
-    work = "import time\nwhile time.process_time() < 1: pass"  # of the processor, however busy the machine is
-    before = read_host_clock()
-    subprocess.run([sys.executable, "-c", work], check=True)
-    after = read_host_clock()
-    assert after.own_s - before.own_s > 0.5
-    assert time.monotonic() >= after.wall_s > before.wall_s
+def test_our_own_children_do_not_count(tmp_path: Path) -> None:
+    """A child that really works, on a host that says so and on which others worked for two seconds beside it."""
+    work = "import time\nwhile time.process_time() < 0.2: pass"  # of the processor, however busy the machine is
+    stat = tmp_path / "stat"
+
+    def at(busy_s: float) -> HostClock:
+        stat.write_text(f"cpu {round(busy_s * os.sysconf('SC_CLK_TCK'))} 0 0 5 0 0 0 0 0 0\n")
+        return read_host_clock(stat)
+
+    before = at(100.0)
+    child = subprocess.Popen([sys.executable, "-S", "-c", work])
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0
+    child_s = used.ru_utime + used.ru_stime
+    for others_s in (0.0, 2.0):
+        after = at(100.0 + child_s + others_s)
+        ours_s = after.own_s - before.own_s
+        counted = others_cpu_s([spent_s(before.busy_s, after.busy_s)], [ours_s])
+        # Beside the child there is this process itself, which is ours too and which the double leaves out.
+        assert counted == pytest.approx(max(0.0, others_s - (ours_s - child_s)), abs=0.011)  # a tick
+        assert 0.0 <= ours_s - child_s < 1.0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from train import check_places, check_versions, failure_status
+from training import memory
 from training.contract import Framework, NotAvailable
 
 NUMPY = importlib.metadata.version("numpy")
@@ -37,6 +40,26 @@ def test_a_package_that_is_not_installed(package: str, module: str) -> None:
     framework = Framework(1, "nothing", frozenset(), packages=(package,))
     assert failure_status(ModuleNotFoundError(f"No module named {module!r}", name=module), framework) == "not_available"
     assert failure_status(ModuleNotFoundError("No module named 'other'", name="other"), framework) == "error"
+
+
+@pytest.mark.parametrize("torch_is_loaded", [True, False])
+def test_out_of_memory_before_torch_is_there(torch_is_loaded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import of torch that fails leaves no torch behind, and other frameworks have none."""
+    if torch_is_loaded:
+        monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    else:
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(memory, "memory_was_lacking_for_a_thread", lambda: True)
+    for error in (
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+        RuntimeError("std::bad_alloc"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        ImportError("libx.so: failed to map segment from shared object"),
+    ):
+        assert failure_status(error, FRAMEWORK) == "oom"
+    for other in (OSError(errno.EAGAIN, "Resource temporarily unavailable"), RuntimeError("shapes differ")):
+        assert failure_status(other, FRAMEWORK) == "error"
 
 
 def test_another_package_on_pythonpath_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

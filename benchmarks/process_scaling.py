@@ -28,7 +28,7 @@ sys.path.insert(0, str(SCRIPTS))
 
 from matrix.cells import Cell, canonical_json  # noqa: E402
 from matrix.studies import load_study  # noqa: E402
-from metrics.rows import others_cpu_percent  # noqa: E402
+from metrics.circumstances import others_cpu_percent  # noqa: E402
 from metrics.timing import timing_of_ranks  # noqa: E402
 
 

@@ -11,6 +11,9 @@ from matrix.cells import Cell
 
 # Statuses under which every rank ran to its end.
 COMPLETE = ("ok", "nan")
+# What a person may have renamed, with the folder of the results, would all be measured again.
+_RENAMED = "; if it was renamed, give it its old name again and rename record.damaged-*.json to record.json"
+REMEDIES = {"system": _RENAMED, "model": _RENAMED}
 
 
 def misplacements(record: Mapping[str, Any], cell: Cell, system: str) -> Iterator[str]:
@@ -31,7 +34,7 @@ def misplacements(record: Mapping[str, Any], cell: Cell, system: str) -> Iterato
     )
     for what, found, wanted in facts:
         if found is not None and wanted is not None and found != wanted:
-            yield f"its {what} is {found!r}, and this cell's is {wanted!r}"
+            yield f"its {what} is {found!r}, and this cell's is {wanted!r}{REMEDIES.get(what, '')}"
     yield from _ranks(record, cell)
 
 

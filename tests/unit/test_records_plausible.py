@@ -156,6 +156,15 @@ def test_what_no_run_leaves_is_damaged_and_says_why(what: str, tmp_path: Path) -
     outcome.reason.encode("utf-8")
 
 
+@pytest.mark.parametrize("what", ["another system", "another model"])
+def test_what_may_have_been_renamed_is_told_how_it_counts_again(what: str, tmp_path: Path) -> None:
+    """Thousands of GPU-hours may lie in a folder that somebody renamed together with its file in config/systems/."""
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(record_of(change=ELSEWHERE[what][0])))
+    reason = read_outcome(planned(CELL), path, "local").reason
+    assert "give it its old name again and rename record.damaged-*.json to record.json" in reason
+
+
 def test_a_number_beyond_floats_is_refused_while_it_is_parsed(tmp_path: Path) -> None:
     """Python reads 1e999 as infinity; a size of the file that is no number at all must not be taken for one."""
     path = tmp_path / "record.json"

@@ -209,7 +209,8 @@ def changes_of_interpreter(environment, kind):
     files, or where that Python is gone.
     """
     note = Path(f"environments/{kind}-{environment}.txt")
-    if not note.is_file():
+    # A job makes no environment: its launcher says what is wrong with the one that is there.
+    if not workflow.is_main_process or not note.is_file():
         return []
     # Relative to the project where it lies in it.
     python = Path.cwd() / note.read_text(encoding="utf-8").strip()

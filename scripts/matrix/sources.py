@@ -19,8 +19,12 @@ LOOP_FILES = ("training/loop.py", "training/batches.py", "training/weights.py")
 # ranks find each other and how a failure is told leaves the timed batches as they are.
 AROUND_THE_LOOP = ("train.py", "launching/environment.py")
 # Imported by adaptors, and no part of what they measure: matrix/ plans cells (what decides a measurement is in a cell's
-# identity), training/storage.py serves the memory estimate.
-NOT_MEASURING = ("matrix/", "training/storage.py")
+# identity), training/storage.py serves the memory estimate, and of the others ranks only learn where they meet, what
+# they note of their process and how to name a failure. launching/inherited.py is watched: it also says how MPI binds.
+NOT_MEASURING = (
+    *("matrix/", "training/storage.py", "training/rendezvous.py", "training/process_facts.py"),
+    *("training/thread_limits.py", "cgroups.py", "atomic.py"),
+)
 # What an adaptor answers to the planner, in the process that plans.
 PLANNING_FUNCTIONS = ("stored_state", "unsupported_reason")
 

@@ -47,7 +47,8 @@ def test_an_edit_of_what_measures_is_seen(scripts: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "name", ["matrix/memory_estimate.py", "training/storage.py", "matrix/errors.py", "matrix/checks.py",
-             "matrix/cells.py", "metrics/timing.py", "launch.py"]
+             "matrix/cells.py", "metrics/timing.py", "launch.py", "training/rendezvous.py", "training/process_facts.py",
+             "training/thread_limits.py", "cgroups.py", "atomic.py"]
 )  # fmt: skip
 def test_an_edit_of_the_estimate_or_of_words_is_not(scripts: Path, name: str) -> None:
     before = code_digests("torch_ddp", scripts)

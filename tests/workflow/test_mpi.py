@@ -7,16 +7,26 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
 
+from cores import available_cores
 from papers.endings import REASON_CHARACTERS, shortened
 from project import ROOT, Project, wait_until
 from test_failures import assert_nothing_left
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
+# What a shell in a Slurm session has, within it an MPI job whose descriptor is long closed, within it torchrun.
+SESSIONS = {
+    **{"SLURM_JOB_ID": "4711", "SLURM_JOBID": "4711", "SLURM_NNODES": "2", "SLURM_JOB_NUM_NODES": "2"},
+    **{"SLURM_NODELIST": "n[1-2]", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_TASKS_PER_NODE": "1(x2)"},
+    **{"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "2"},
+    **{"PMI_FD": "777", "PMI_RANK": "5", "PMI_SIZE": "6", "MPI_LOCALRANKID": "1", "HYDRA_BOOTSTRAP": "slurm"},
+    **{"OMPI_COMM_WORLD_RANK": "5", "TORCHELASTIC_USE_AGENT_STORE": "True", "RANK": "5", "WORLD_SIZE": "6"},
+}
 TWO = {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": [2]}}}
 
 
@@ -38,7 +48,22 @@ def use_python(project: Project, python: str, **variables: str) -> None:
     project.write_yaml("config/systems/local.yaml", system)
 
 
-def test_mpiexec_starts_the_ranks_and_a_killed_one_ends_them_all(mpi_project: Project) -> None:
+def enter_sessions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have this shell be in a Slurm session and in an MPI job; the file that is returned holds how srun was called."""
+    calls = folder / "srun-calls.txt"
+    srun = folder / "srun" / "srun"
+    srun.parent.mkdir()
+    srun.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nexit 1\n')
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{srun.parent}{os.pathsep}{os.environ['PATH']}")
+    for name, value in SESSIONS.items():
+        monkeypatch.setenv(name, value)
+    return calls
+
+
+def test_mpiexec_starts_the_ranks_and_a_killed_one_ends_them_all(
+    mpi_project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     snakemake = mpi_project.start("tiny")
     wait_until(lambda: len(mpi_project.ranks()) == 2 and mpi_project.started_ranks() == 2, "both ranks", 120)
     os.kill(mpi_project.ranks()[1].pid, signal.SIGKILL)
@@ -47,14 +72,23 @@ def test_mpiexec_starts_the_ranks_and_a_killed_one_ends_them_all(mpi_project: Pr
     failure = mpi_project.failure("nothing_mpi", 2)
     assert failure["kind"] == "killed"
     assert failure["reason"] == "rank 1 was ended by SIGKILL"
+    # mpiexec called srun, and the ranks waited out the start-up limit; without Slurm they took PMI_FD for their own.
+    srun_calls = enter_sessions(tmp_path, monkeypatch)
     again = mpi_project.snakemake("tiny")
     assert again.returncode == 0, again.output
+    assert not srun_calls.exists()
     record = json.loads(mpi_project.record("nothing_mpi", 2).read_text())
     assert record["status"] == "ok"
     assert [rank["local_rank"] for rank in record["ranks"]] == [0, 1]
     assert len(record["launch"]["hosts"]) == 1
-    # Two processes of one part each share the machine's cores as the ranks of other frameworks do.
-    assert record["launch"]["threads_per_process"] == max(1, record["launch"]["cpu_cores"] // 2)
+    # Each is a part of its own, and has the threads that the cell names and all cores, as other frameworks' ranks do.
+    threads, cores = max(1, available_cores() // 4), available_cores()
+    assert record["identity"]["threads_per_process"] == record["launch"]["threads_per_process"] == threads
+    for rank in record["ranks"]:
+        assert rank["process"]["threads"] == threads
+        assert rank["process"]["affinity_cores"] == len(os.sched_getaffinity(0)) >= cores
+        assert rank["process"]["variables"].items() >= record["launch"]["environment"].items()
+        assert rank["process"]["variables_of_framework"] == {}
     # The sum over both ranks' batches, so that MPI has joined them.
     assert len({rank["losses"][0] for rank in record["ranks"]}) == 1
     assert_nothing_left(mpi_project)

@@ -26,8 +26,14 @@ def threads_per_process(cores: int, processes: int) -> int:
 
 
 def shared_settings(threads: int, system: Mapping[str, str]) -> dict[str, str]:
-    """Thread and allocator settings, the system file's variables last; all of it goes into the record."""
-    return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), **OPENMP, **ALLOCATOR, **system}
+    """Return thread and allocator settings, the system file's variables last; all of it goes into the record.
+
+    MKL has as many threads as OpenMP, also where the system file says how many: torch takes MKL's number, and would do
+    as if nothing had been said.
+    """
+    openmp = system.get("OMP_NUM_THREADS", str(threads))  # "4,2": of nested teams
+    counts = {"OMP_NUM_THREADS": openmp, "MKL_NUM_THREADS": openmp.partition(",")[0]}
+    return {**counts, **OPENMP, **ALLOCATOR, **system}
 
 
 def rank_variables(rank: int, local_rank: int, world_size: int, local_size: int) -> dict[str, str]:

@@ -83,6 +83,15 @@ SCHEDULERS = (
     Family("LSF", names=("LSB_HOSTS", "LSB_MCPU_HOSTS", "LSB_DJOB_HOSTFILE", "LSB_DJOB_RANKFILE", "LSB_JOBID")),
     Family("Grid Engine, Cobalt, LoadLeveler", names=("PE_HOSTFILE", "COBALT_NODEFILE", "LOADL_HOSTFILE")),
 )
+# Snakemake tells every job the number of its cores, which is no share of a process: OpenBLAS (torch's library on Arm)
+# would take it for more than what the launcher gives, and rows measured with other `--cores` would not be alike. All
+# of these follow OMP_NUM_THREADS where they are not set. A system file may set them.
+SNAKEMAKE = (
+    Family(
+        "threads of a job of Snakemake's",
+        names=("GOTO_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS"),
+    ),
+)
 # In a Slurm job the step that starts a node's ranks is one task: all ranks would take themselves for it.
 SLURM_TASK = (
     Family(
@@ -125,8 +134,8 @@ def starting_environment(environment: Mapping[str, str], *, in_slurm: bool) -> d
     In a Slurm job, srun needs to know the job.
     """
     if in_slurm:
-        return without(environment, (*MPI, *FRAMEWORKS))
-    return without(environment, (*MPI, *FRAMEWORKS, *SCHEDULERS)) | MPIEXEC
+        return without(environment, (*MPI, *FRAMEWORKS, *SNAKEMAKE))
+    return without(environment, (*MPI, *FRAMEWORKS, *SNAKEMAKE, *SCHEDULERS)) | MPIEXEC
 
 
 def rank_environment(environment: Mapping[str, str], *, in_slurm: bool, mpi: bool) -> dict[str, str]:
@@ -136,4 +145,4 @@ def rank_environment(environment: Mapping[str, str], *, in_slurm: bool, mpi: boo
     """
     if mpi:
         return dict(environment)
-    return without(environment, (*MPI, *FRAMEWORKS, *(SLURM_TASK if in_slurm else SCHEDULERS)))
+    return without(environment, (*MPI, *FRAMEWORKS, *SNAKEMAKE, *(SLURM_TASK if in_slurm else SCHEDULERS)))

@@ -22,6 +22,7 @@ STAND_IN_NOTE = "a package that only knows CUDA ran on a CPU: for correctness, i
 # Among a record's versions, and no package.
 _OF_THE_HOST = ("python", "kernel")
 _NOT_SET = "not set"
+_AS_THREADS = "the number of threads"
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -122,8 +123,10 @@ def others_cpu_percent(launch: Mapping[str, Any]) -> float | None:
     """Return the share of the launcher's node's cores that others used meanwhile; None where the host did not tell."""
     if launch["others_cpu_s"] is None or launch["wall_s"] <= 0:
         return None
-    cores = launch.get("others_cpu_cores") or launch["cpu_cores"]
-    return 100 * launch["others_cpu_s"] / (launch["wall_s"] * cores)
+    counted = launch.get("others_cpu_cores")
+    percent = 100 * launch["others_cpu_s"] / (launch["wall_s"] * (counted or launch["cpu_cores"]))
+    # Older records counted all cores of the host and do not say how many, which may be more than the launcher had.
+    return percent if counted or percent <= 100 else None
 
 
 def processes_on_a_node(record: Mapping[str, Any], cell: Cell) -> int:
@@ -160,7 +163,7 @@ def _binding_fact(ranks: Sequence[Mapping[str, Any]], processes: int, cores: int
 
 
 def _variable_fact(record: Mapping[str, Any], name: str, is_given: bool) -> Fact | None:
-    """Return a variable's value; None where the record cannot tell, or where it only says what the threads say.
+    """Return a variable's value, or that it only says what the threads say; None where the record cannot tell.
 
     `is_given`: the launcher gives it to some rows, so where it is not among those given, it was not set.
     """
@@ -178,7 +181,8 @@ def _variable_fact(record: Mapping[str, Any], name: str, is_given: bool) -> Fact
     else:
         return None  # of what a process inherited, this record tells nothing
     if name in _THREAD_COUNTS and value in (str(effective_threads(record)), str(launch["threads_per_process"])):
-        return None
+        # Judged with the threads. It is no unknown value: a row in which it says something else is told.
+        return (_AS_THREADS,)
     return _fact(value)
 
 

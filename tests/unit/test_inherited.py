@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from launching.environment import shared_settings
 from launching.inherited import MPIEXEC, rank_environment, starting_environment, tells_a_place
 from launching.part import LaunchPlan, run_part
 from launching.processes import Limits, LogWriter
@@ -53,6 +54,34 @@ def test_srun_knows_the_job_and_ranks_are_not_its_one_task() -> None:
     job = SESSION | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "2"}
     assert starting_environment(PLACES | job, in_slurm=True) == job
     assert rank_environment(PLACES | job, in_slurm=True, mpi=False) == SESSION
+
+
+@pytest.mark.parametrize("in_slurm", [False, True])
+def test_snakemakes_number_of_cores_is_no_number_of_threads(in_slurm: bool) -> None:
+    """Each of two processes had OPENBLAS_NUM_THREADS=2 on two cores, beside the OMP_NUM_THREADS=1 that it was given."""
+    cores = dict.fromkeys(
+        ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "2"
+    )
+    assert rank_environment(cores | SETTINGS, in_slurm=in_slurm, mpi=False) == SETTINGS
+    assert not cores.keys() & starting_environment(cores, in_slurm=in_slurm).keys()
+    chosen = LaunchPlan(["python"], 1, 1, "127.0.0.1", "m", "t", {"OPENBLAS_NUM_THREADS": "3"}, threads=1)
+    assert chosen.shares(1)[2]["OPENBLAS_NUM_THREADS"] == "3"
+    assert not any(map(tells_a_place, cores))  # so a record says what the system file chose
+
+
+@pytest.mark.parametrize(
+    ("system", "openmp", "mkl"),
+    [
+        ({}, "1", "1"),
+        ({"OMP_NUM_THREADS": "2"}, "2", "2"),
+        ({"OMP_NUM_THREADS": "4,2"}, "4,2", "4"),
+        ({"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "3"}, "2", "3"),
+    ],
+)
+def test_mkl_has_the_threads_of_openmp(system: dict[str, str], openmp: str, mkl: str) -> None:
+    """Torch takes MKL's number: with OMP_NUM_THREADS: "2" in the system file it went on with one thread."""
+    settings = shared_settings(1, system)
+    assert (settings["OMP_NUM_THREADS"], settings["MKL_NUM_THREADS"]) == (openmp, mkl)
 
 
 def test_under_mpi_a_rank_is_told_what_its_own_starter_said() -> None:

@@ -124,6 +124,19 @@ def test_old_records_beside_new_ones_cost_nothing() -> None:
     assert all(row["comparable"] is True and row["notes"] == "" for row in rows.values())
 
 
+def test_a_count_of_threads_that_says_something_else_than_the_threads_is_told() -> None:
+    """A system file's OMP_NUM_THREADS beside the launcher's own of MKL: torch says one thread, as in all other rows."""
+    one = set_process(threads=1, variables={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
+    other = set_process(threads=1, variables={"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "1"})
+    rows = changed_rows(other, ("b", 2, 1), prepare=one)
+    assert is_out(rows["b", 2, 1])
+    assert (
+        "variable OMP_NUM_THREADS 2, most rows of the comparison have the number of threads"
+        in (rows["b", 2, 1]["notes"])
+    )
+    assert rows["a", 2, 1]["comparable"] is True and "MKL" not in rows["b", 2, 1]["notes"]
+
+
 def test_a_variable_that_an_engine_sets_for_itself_is_no_difference() -> None:
     def change(record: dict[str, Any]) -> None:
         set_process(variables={"CUDA_DEVICE_MAX_CONNECTIONS": "1"})(record)
@@ -271,7 +284,9 @@ def test_nodes_with_fewer_ranks_give_each_a_larger_share_of_the_cores_and_stay_c
         ranks = outcome.record["ranks"]
         on_node = Counter(rank["host"] for rank in ranks)
         share = {host: 42 // number for host, number in on_node.items()}
-        outcome.record["launch"] |= {"cpu_cores": 42, "environment": {"OMP_NUM_THREADS": str(min(share.values()))}}
+        smallest = min(share.values())
+        outcome.record["launch"] |= {"threads_per_process": smallest, "environment": {"OMP_NUM_THREADS": str(smallest)}}
+        outcome.record["launch"]["cpu_cores"] = 42
         for rank in ranks:
             rank["process"] = {"threads": share[rank["host"]], "affinity_cores": 42}
     rows = rows_of(study, outcomes)

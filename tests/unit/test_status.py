@@ -104,4 +104,4 @@ def test_every_study_is_read_and_a_broken_one_takes_no_other_with_it(
     shown = capsys.readouterr()
     assert [line.partition(" ")[0] for line in shown.out.splitlines()] == ["first", "second"]
     (told,) = shown.err.splitlines()
-    assert told.startswith("broken: left out: config/studies/broken.yaml: is not valid YAML")
+    assert told.startswith("broken: left out: config/studies/broken.yaml: line 1: is not valid YAML")

@@ -21,7 +21,7 @@ MPI_PREFIXES = ("MPICH_", "MPIR_CVAR_", "OMPI_MCA_", "I_MPI_", "MV2_")
 PREFIXES = (
     *("OMP_", "GOMP_", "KMP_"),  # OpenMP of GNU and of Intel: threads, where they run, how they wait
     *("MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_", "DNNL_", "ATEN_"),  # libraries of matrix products
-    *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"),  # memory allocators
+    *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "TCMALLOC_", "MIMALLOC_"),  # memory allocators
     *("NCCL_", "RCCL_", "GLOO_", "UCX_", "FI_"),  # communication
     *MPI_PREFIXES,
     *("TORCH_", "PYTORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "XLA_", "JAX_", "TF_"),  # frameworks

@@ -13,6 +13,7 @@ from training.process_facts import driver_version, process_facts, processor_name
 def test_variables_that_change_speed_are_kept_and_no_others() -> None:
     speed = {
         **{"OMP_NUM_THREADS": "2", "KMP_AFFINITY": "compact", "GOMP_CPU_AFFINITY": "0 1", "MALLOC_TOP_PAD_": "1"},
+        **{"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": "1", "MALLOC_CONF": "background_thread:true"},
         **{"LD_PRELOAD": "libtcmalloc.so", "NCCL_ALGO": "Ring", "NCCL_TOPO_FILE": "t.xml", "UCX_TLS": "rc"},
         **{"FI_PROVIDER": "cxi", "PYTORCH_CUDA_ALLOC_CONF": "x", "TORCH_NCCL_AVOID_RECORD_STREAMS": "1"},
         **{"CUDA_DEVICE_MAX_CONNECTIONS": "1", "NVIDIA_TF32_OVERRIDE": "0", "OMPI_MCA_btl": "self"},

@@ -16,7 +16,7 @@ from matrix.studies import load_hardware, load_study
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
 from records.reading import read_outcomes
-from records.setting_aside import set_aside_damaged, unreadable_records
+from records.setting_aside import records_that_stay, set_aside_damaged
 from scheduling.endings import ask_slurm_for_reasons
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,20 +36,20 @@ def main() -> int:
         digests = measurements_digests(study, ROOT)
         outcomes = read_outcomes(study, ROOT / "results")
         damaged = set_aside_damaged(study, outcomes, ROOT / "results")
-        unreadable = unreadable_records(study, outcomes, ROOT / "results")
+        staying = records_that_stay(study, outcomes, ROOT / "results")
         write_measurements(measurement_rows(study, outcomes, load_hardware(ROOT)), args.output)
-        for path, reason in unreadable:
-            print(f"{path.relative_to(ROOT)}: {reason}; it stays, look at its file system and rights", file=sys.stderr)
+        for path, reason in staying:
+            print(f"{path.relative_to(ROOT)}: {reason}", file=sys.stderr)
         for path, reason in damaged:
             print(
                 f"{path.relative_to(ROOT)}: {reason}; set aside, the next call measures the cell again", file=sys.stderr
             )
-        if args.made_from and not damaged and not unreadable:
+        if args.made_from and not damaged and not staying:
             note_made_from(args.made_from, digests, args.output)
     except (ConfigError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
-    return 1 if damaged or unreadable else 0
+    return 1 if damaged or staying else 0
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from atomic import write_json
 from matrix.cells import identity_hash
-from matrix.outcomes import Outcome
+from matrix.outcomes import KINDS_THAT_STAY, Outcome
 from matrix.plan import Study, record_path, study_folder
 from matrix.sources import AROUND_THE_LOOP, combined_digest
 
@@ -77,7 +77,7 @@ def file_digest(path: Path) -> str:
 
 def is_settled(outcomes: Mapping[tuple[str, int], Outcome]) -> bool:
     """Return whether every record that is there could be read: only then is there nothing for the next call to mend."""
-    return not any(outcome.kind in ("corrupt_record", "unreadable_record") for outcome in outcomes.values())
+    return not any(outcome.kind in ("corrupt_record", *KINDS_THAT_STAY) for outcome in outcomes.values())
 
 
 def note_made_from(path: Path, digests: Digests, output: Path | None = None) -> None:

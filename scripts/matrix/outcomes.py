@@ -9,6 +9,8 @@ from typing import Any
 RECORDED_STATUSES = ("ok", "oom", "nan", "not_available")
 STATUSES = (*RECORDED_STATUSES, "unsupported", "missing")
 
+# Records that do not count and are left where they are: only a person knows whether they are good.
+KINDS_THAT_STAY = ("unreadable_record", "misplaced_record")
 # Why a cell is missing, by the kind of its outcome and of failure.json.
 KINDS: Mapping[str, str] = {
     "never_ran": "nobody has asked for it yet, or the call ended before its turn",
@@ -17,6 +19,7 @@ KINDS: Mapping[str, str] = {
     "too_large": "it needs more GPUs than the system has",
     "corrupt_record": "its record was damaged, or no run can leave it, and was set aside",
     "unreadable_record": "its record is there and cannot be read; it stays",
+    "misplaced_record": "its record is of another name of the system or the model; it stays and does not count",
     "corpus_failed": "the corpus could not be tokenized",
     "environment_failed": "its framework's Python could not be made",
     "refused": "the job was not submitted, or the cell not started: the reason has the words of who refused it",

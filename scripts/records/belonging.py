@@ -11,18 +11,31 @@ from matrix.cells import Cell
 
 # Statuses under which every rank ran to its end.
 COMPLETE = ("ok", "nan")
-# What a person may have renamed, with the folder of the results, would all be measured again.
-_RENAMED = "; if it was renamed, give it its old name again and rename record.damaged-*.json to record.json"
-REMEDIES = {"system": _RENAMED, "model": _RENAMED}
 
 
-def misplacements(record: Mapping[str, Any], cell: Cell, system: str) -> Iterator[str]:
-    """Yield what the record says of itself that is not so of this cell on this system."""
+def measured_elsewhere(record: Mapping[str, Any], cell: Cell, system: str) -> str | None:
+    """Return in words that a record is of another system or model label than the folder it lies in, or None.
+
+    It is a good record of the same cell: somebody renamed a system's file or a model, or copied results of another
+    system. Measuring all of it again is for a person to decide.
+    """
+    facts = (("system", record["launch"]["system"], system), ("model", record["model_name"], cell.model.name))
+    wrong = [
+        f"{what} {found!r}, and it lies among those of {wanted!r}" for what, found, wanted in facts if found != wanted
+    ]
+    if not wrong:
+        return None
+    return (
+        f"it was measured as {' and as '.join(wrong)}; it stays and does not count: give the renamed its old name "
+        f"again, or move the record away to have the cell measured"
+    )
+
+
+def misplacements(record: Mapping[str, Any], cell: Cell) -> Iterator[str]:
+    """Yield what the record says of itself that is not so of this cell, and that no renaming explains."""
     launch, tokens = record["launch"], record["tokens"]
     facts = (
-        ("system", launch["system"], system),
         ("framework", record["framework"], cell.framework),
-        ("model", record["model_name"], cell.model.name),
         ("number of nodes", launch["num_nodes"], cell.num_nodes),
         ("number of host names", len(launch["hosts"]), cell.num_nodes),
         ("split of the corpus", tokens["split"], TRAINING_SPLIT),
@@ -34,7 +47,7 @@ def misplacements(record: Mapping[str, Any], cell: Cell, system: str) -> Iterato
     )
     for what, found, wanted in facts:
         if found is not None and wanted is not None and found != wanted:
-            yield f"its {what} is {found!r}, and this cell's is {wanted!r}{REMEDIES.get(what, '')}"
+            yield f"its {what} is {found!r}, and this cell's is {wanted!r}"
     yield from _ranks(record, cell)
 
 

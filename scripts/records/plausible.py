@@ -38,12 +38,12 @@ UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 SHA256 = re.compile("[0-9a-f]{64}")
 
 
-def problem_of(record: Mapping[str, Any], cell: Cell, system: str) -> str | None:
-    """Return the first reason why no run of `cell` on `system` can have left this record, or None.
+def problem_of(record: Mapping[str, Any], cell: Cell) -> str | None:
+    """Return the first reason why no run of `cell` can have left this record, or None.
 
     The record has to satisfy its schema.
     """
-    return next(_problems(record, cell, system), None)
+    return next(_problems(record, cell), None)
 
 
 def writable(text: str) -> str:
@@ -51,14 +51,14 @@ def writable(text: str) -> str:
     return UNWRITABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
-def _problems(record: Mapping[str, Any], cell: Cell, system: str) -> Iterator[str]:
+def _problems(record: Mapping[str, Any], cell: Cell) -> Iterator[str]:
     """Yield the reasons; a later check may rely on the earlier ones."""
     yield from _values(record, "record")
     yield from _times_of_day(record)
     yield from _launch(record["launch"])
     yield from _tokens(record["tokens"])
     yield from _reported(record.get("reported_by_framework", {}))
-    yield from misplacements(record, cell, system)
+    yield from misplacements(record, cell)
     for rank in record["ranks"]:
         for problem in _rank(rank, record["launch"]["wall_s"]):
             yield f"rank {rank['rank']}: {problem}"

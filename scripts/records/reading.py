@@ -17,7 +17,13 @@ from matrix.config import load_schema
 from matrix.outcomes import Outcome
 from matrix.plan import PlannedCell, Study, record_path
 from matrix.sources import SCRIPTS, accepted_digests, differs
+from records.belonging import measured_elsewhere
 from records.plausible import problem_of, writable
+
+
+class MisplacedRecord(ValueError):
+    """A whole record of the cell that was measured under another name of its system or model."""
+
 
 # A damaged record may quote itself at any length.
 REASON_CHARACTERS = 300
@@ -42,7 +48,13 @@ def read_outcome(planned: PlannedCell, path: Path, system: str, scripts: Path = 
     except FileNotFoundError:
         return _without_record(planned, path)
     except OSError as error:
-        return Outcome("missing", f"the record cannot be read ({error.strerror})", "unreadable_record")
+        return Outcome(
+            "missing",
+            f"the record cannot be read ({error.strerror}); it stays, look at its file system and rights",
+            "unreadable_record",
+        )
+    except MisplacedRecord as error:
+        return Outcome("missing", str(error), "misplaced_record")
     except ValueError as error:
         return Outcome("missing", str(error), "corrupt_record")
     return Outcome(
@@ -57,21 +69,25 @@ def read_outcome(planned: PlannedCell, path: Path, system: str, scripts: Path = 
 def read_record(path: Path, planned: PlannedCell, system: str) -> dict[str, Any]:
     """Return the record at `path`, which lies where the results of `planned` on `system` are kept.
 
-    Raise ValueError when it is damaged, another cell's, or one that no run can leave; OSError when it cannot be read.
+    Raise ValueError when it is damaged, another cell's, or one that no run can leave; MisplacedRecord when it is whole
+    and of another system or model label; OSError when it cannot be read.
     The schema is compiled once, so that ten thousand records are read in seconds.
     """
     try:
         text = path.read_text(encoding="utf-8")
         record = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite_float)
-        problem = _problem(record, planned, system)
+        problem = _problem(record, planned)
     except (ValueError, RecursionError) as error:
         problem = str(error)
     if problem:
         raise ValueError(f"the record is damaged ({writable(problem[:REASON_CHARACTERS])})")
+    elsewhere = measured_elsewhere(record, planned.cell, system)
+    if elsewhere:
+        raise MisplacedRecord(writable(elsewhere))
     return record
 
 
-def _problem(record: Any, planned: PlannedCell, system: str) -> str | None:
+def _problem(record: Any, planned: PlannedCell) -> str | None:
     try:
         _schema_check()(record)
     except fastjsonschema.JsonSchemaException as error:
@@ -81,7 +97,7 @@ def _problem(record: Any, planned: PlannedCell, system: str) -> str | None:
         return "its identity is not this cell's"
     if (record["cell_id"], record["repeat"]) != (cell_id, repeat):
         return f"it is of cell {record['cell_id']} repeat {record['repeat']}"
-    return problem_of(record, planned.cell, system)
+    return problem_of(record, planned.cell)
 
 
 def _without_record(planned: PlannedCell, path: Path) -> Outcome:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from launching.results import Failure, now, write_failure
-from matrix.outcomes import Outcome
+from matrix.outcomes import KINDS_THAT_STAY, Outcome
 from matrix.plan import Study, record_path
 
 Outcomes = Mapping[tuple[str, int], Outcome]
@@ -29,9 +29,9 @@ def set_aside_damaged(study: Study, outcomes: Outcomes, results: Path) -> list[t
     return damaged
 
 
-def unreadable_records(study: Study, outcomes: Outcomes, results: Path) -> list[tuple[Path, str]]:
-    """Return (path, reason) of every record that is there and could not be read: perhaps a good one, so it stays."""
-    chosen = _chosen(study, outcomes, results, lambda o: o.kind == "unreadable_record")
+def records_that_stay(study: Study, outcomes: Outcomes, results: Path) -> list[tuple[Path, str]]:
+    """Return (path, reason) of every record that is there and does not count, and may be a good one all the same."""
+    chosen = _chosen(study, outcomes, results, lambda o: o.kind in KINDS_THAT_STAY)
     return [(path, outcome.reason) for path, outcome in chosen]
 
 

@@ -19,7 +19,7 @@ from matrix.plan import PlannedCell, Study, record_path
 from matrix.sources import SCRIPTS
 from metrics.rows import measurement_rows
 from records.reading import read_outcomes
-from records.setting_aside import forget, set_aside_damaged, unreadable_records
+from records.setting_aside import forget, records_that_stay, set_aside_damaged
 from studies import comparison, expand, study_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,7 +103,7 @@ def test_a_record_that_cannot_be_read_stays(study: Study, tmp_path: Path) -> Non
     outcomes = read_outcomes(study, tmp_path)
     assert outcomes[study.planned[0].key].kind == "unreadable_record"
     assert set_aside_damaged(study, outcomes, tmp_path) == []
-    assert [found for found, _ in unreadable_records(study, outcomes, tmp_path)] == [path]
+    assert [found for found, _ in records_that_stay(study, outcomes, tmp_path)] == [path]
     assert path.exists()
 
 

@@ -111,9 +111,7 @@ IMPOSSIBLE: dict[str, tuple[Change, str]] = {
 
 # What is not this cell's -> a part of the reason.
 ELSEWHERE: dict[str, tuple[Change, str]] = {
-    "another system": (set_launch(system="cluster"), "its system is 'cluster', and this cell's is 'local'"),
     "another framework": (lambda r: r.update(framework="torch_fsdp"), "its framework is 'torch_fsdp'"),
-    "another model": (lambda r: r.update(model_name="large"), "its model is 'large'"),
     "another number of nodes": (set_launch(num_nodes=1), "its number of nodes is 1, and this cell's is 2"),
     "a host too many": (set_launch(hosts=["host0", "host1", "host2"]), "its number of host names is 3"),
     "a host too few": (set_launch(hosts=["host0"]), "its number of host names is 1"),
@@ -148,7 +146,7 @@ def record_of(cell: Cell = CELL, change: Change | None = None, **changes: Any) -
 def test_what_no_run_leaves_is_damaged_and_says_why(what: str, tmp_path: Path) -> None:
     change, reason = (IMPOSSIBLE | ELSEWHERE)[what]
     record = record_of(change=change)
-    assert reason in (problem_of(record, CELL, "local") or "")
+    assert reason in (problem_of(record, CELL) or "")
     path = tmp_path / "record.json"
     path.write_text(json.dumps(record).replace("Infinity", "1e999"))
     outcome = read_outcome(planned(CELL), path, "local")
@@ -156,13 +154,20 @@ def test_what_no_run_leaves_is_damaged_and_says_why(what: str, tmp_path: Path) -
     outcome.reason.encode("utf-8")
 
 
-@pytest.mark.parametrize("what", ["another system", "another model"])
-def test_what_may_have_been_renamed_is_told_how_it_counts_again(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (set_launch(system="cluster"), "system 'cluster', and it lies among those of 'local'"),
+        (lambda r: r.update(model_name="large"), "model 'large', and it lies among those of"),
+    ],
+)
+def test_what_may_have_been_renamed_stays_and_does_not_count(change: Change, words: str, tmp_path: Path) -> None:
     """Thousands of GPU-hours may lie in a folder that somebody renamed together with its file in config/systems/."""
     path = tmp_path / "record.json"
-    path.write_text(json.dumps(record_of(change=ELSEWHERE[what][0])))
-    reason = read_outcome(planned(CELL), path, "local").reason
-    assert "give it its old name again and rename record.damaged-*.json to record.json" in reason
+    path.write_text(json.dumps(record_of(change=change)))
+    outcome = read_outcome(planned(CELL), path, "local")
+    assert (outcome.status, outcome.kind, outcome.record) == ("missing", "misplaced_record", None)
+    assert words in outcome.reason and "give the renamed its old name again" in outcome.reason
 
 
 def test_a_number_beyond_floats_is_refused_while_it_is_parsed(tmp_path: Path) -> None:
@@ -241,7 +246,7 @@ def test_what_a_run_can_leave_counts(what: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("gpus_per_node", [1, 2, 3, 4])
 def test_however_ranks_are_placed(num_gpus: int, gpus_per_node: int) -> None:
     cell = make_cell("torch_ddp", num_gpus, gpus_per_node=gpus_per_node, corpus=CORPUS)
-    assert problem_of(record_of(cell), cell, "local") is None
+    assert problem_of(record_of(cell), cell) is None
 
 
 def test_ranks_of_one_share_read_the_same() -> None:
@@ -249,9 +254,9 @@ def test_ranks_of_one_share_read_the_same() -> None:
     cell = make_cell("axonn", 8, layout=Layout(2, tensor_parallel=2, pipeline_parallel=2), corpus=CORPUS)
     by_rank = [0, 0, 1, 1, 0, 0, 1, 1]
     record = record_of(cell, lambda r: [rank.update(data_rank=d) for rank, d in zip(r["ranks"], by_rank, strict=True)])
-    assert problem_of(record, cell, "local") is None
+    assert problem_of(record, cell) is None
     record["ranks"][1]["data_rank"] = 2
-    assert problem_of(record, cell, "local")
+    assert problem_of(record, cell)
 
 
 @pytest.mark.parametrize("status", ["oom", "not_available"])
@@ -262,11 +267,11 @@ def test_of_a_cell_that_failed_some_ranks_may_have_left_their_account(status: st
     # A node that gave no account goes by its number; a cell of which nothing could be started took no time.
     record["launch"]["hosts"] = ["host0", "1 of the job"]
     record["launch"]["wall_s"] = 80.0 if left else 0.0
-    assert problem_of(record, CELL, "local") is None
+    assert problem_of(record, CELL) is None
     record["ranks"] = [*record["ranks"], {**record_of()["ranks"][0], "rank": 9}]
-    assert "does not hold every rank" in problem_of(record, CELL, "local")
+    assert "does not hold every rank" in problem_of(record, CELL)
 
 
 def test_a_loss_that_is_not_finite_is_the_status_nan() -> None:
     record = record_of(change=set_in("losses", 3, "inf"), status="nan", reason="a loss was not finite")
-    assert problem_of(record, CELL, "local") is None
+    assert problem_of(record, CELL) is None

@@ -15,6 +15,8 @@ from matrix.gpus import is_slice
 from training.loop import NUM_BATCHES, NUM_WARMUP_BATCHES
 
 GPT2_NUM_TOKENS = 50257
+# Ten times what a plan of all frameworks on the largest systems has.
+MOST_PLANNED = 100_000
 
 Point = tuple[Model, int, int]  # model, number of GPUs, global batch size
 
@@ -30,6 +32,16 @@ def check_window(where: str, window: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"{where}.window: every measurement is {NUM_BATCHES} batches with {NUM_WARMUP_BATCHES} of warm-up, as in "
             f"the papers, so that all records can be compared; leave the key out"
+        )
+
+
+def check_number_planned(where: str, number: int, repeats: int) -> None:
+    """No study is measured that often: a slip in a number would fill the memory and the queue."""
+    if number > MOST_PLANNED:
+        each = f" ({repeats:,} of every cell)" if repeats > 1 else ""
+        raise ConfigError(
+            f"{where}: plans {number:,} measurements{each} or more, and at most {MOST_PLANNED:,} are planned; "
+            f"take fewer repeats or points, or make several studies"
         )
 
 

@@ -149,6 +149,7 @@ def expand_study(
     }
 
     comparisons = []
+    num_planned = 0
     used_models: dict[str, Model] = {}
     matched: set[tuple[str, int]] = set()
     for label, comparison in config["comparisons"].items():
@@ -187,6 +188,8 @@ def expand_study(
                         threads_per_process=system.threads_per_process,
                     )
                     obstacle = _obstacle(cell, frameworks[framework], system)
+                    num_planned += config["repeats"]
+                    checks.check_number_planned(where, num_planned, config["repeats"])
                     for repeat in range(1, config["repeats"] + 1):
                         one = PlannedCell(label, cell, repeat, obstacle)
                         planned.setdefault(one.key, one)
@@ -228,6 +231,8 @@ def _points(
     where: str, comparison: Mapping[str, Any], config: Mapping[str, Any], models: Mapping[str, Model]
 ) -> list[checks.Point]:
     listed = list(comparison.get("points", ()))
+    crossed = comparison.get("cross", {"models": (), "num_gpus": ()})
+    checks.check_number_planned(where, len(crossed["models"]) * len(crossed["num_gpus"]), 1)
     for model in comparison.get("cross", {}).get("models", ()):
         listed += [{"model": model, "num_gpus": num_gpus} for num_gpus in comparison["cross"]["num_gpus"]]
     if not listed:

@@ -8,7 +8,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from launching.placement import ranks_by_node
 from matrix.cells import Cell
 from matrix.systems import SlurmSite
 
@@ -74,8 +73,8 @@ def unsafe_folder(folder: Path) -> str:
 
 
 def gpus_on_node(cell: Cell) -> int:
-    """The most GPUs the cell uses on one of its nodes."""
-    return max(len(ranks) for ranks in ranks_by_node(cell.num_gpus, cell.num_nodes))
+    """Return the most GPUs the cell uses on one of its nodes (launching/placement.py fills them evenly)."""
+    return -(-cell.num_gpus // cell.num_nodes)
 
 
 def charged_gpus(site: SlurmSite, cell: Cell, gpus_per_node: int) -> int:

@@ -456,3 +456,21 @@ def test_a_broken_adaptor_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(ConfigError, match=r"scripts/frameworks/broken_adaptor.py") as caught:
         load_adaptor("broken_adaptor")
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"repeats": 100_000},
+            r"study\.yaml: plans 200,000 measurements \(100,000 of every cell\) or more",
+        ),
+        (
+            {"comparisons": {"main": {"scaling": "none", "cross": {"models": ["small"], "num_gpus": [1] * 200_000}}}},
+            r"comparisons\.main: plans 200,000 measurements or more",
+        ),
+    ],
+)
+def test_a_plan_without_end_is_refused_with_its_number(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        expand(study_config(**changes))

@@ -22,7 +22,7 @@ from matrix.studies import load_system
 from matrix.systems import EnvironmentSource, SlurmSite, System, system_from_config
 from scheduling.jobs import tokenizing_resources
 from scheduling.queue import SlurmJob, job_comment, jobs_of_cells
-from scheduling.resources import cell_resources, charged_gpus, site_resources
+from scheduling.resources import cell_resources, charged_gpus, gpus_on_node, site_resources
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "config" / "systems").glob("example-*.yaml"))
@@ -247,3 +247,11 @@ def test_a_container_stands_between_the_process_and_its_launcher(tmp_path: Path)
     assert training_command(system, "torch", ["train.py"], tmp_path) == [
         "apptainer", "exec", "--nv", "torch.sif", "python3", "train.py", "--wrapped",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("num_gpus", "per_node", "most"), [(5, 4, 3), (8, 4, 4), (1, 4, 1), (10**9, 1, 1)])
+def test_the_fullest_node_is_known_without_listing_all(num_gpus: int, per_node: int, most: int) -> None:
+    cell = make_cell(num_gpus=num_gpus, gpus_per_node=per_node)
+    assert gpus_on_node(cell) == most
+    if num_gpus < 100:
+        assert gpus_on_node(cell) == max(map(len, ranks_by_node(num_gpus, cell.num_nodes)))

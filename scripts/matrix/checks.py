@@ -36,7 +36,7 @@ def check_window(where: str, window: Mapping[str, Any]) -> None:
 
 
 def check_number_planned(where: str, number: int, repeats: int) -> None:
-    """No study is measured that often: a slip in a number would fill the memory and the queue."""
+    """Raise ConfigError for more measurements than a study has: a slip in a number would fill memory and queue."""
     if number > MOST_PLANNED:
         each = f" ({repeats:,} of every cell)" if repeats > 1 else ""
         raise ConfigError(
@@ -182,8 +182,8 @@ def check_peak(where: str, device_name: str, hardware: Mapping[str, Any]) -> Non
         # A slice of a GPU bears the name of the whole, and has a fraction of its peak.
         hint = "" if is_slice(device_name) else nearest(device_name, known)
         raise ConfigError(
-            f"{where}: the peak of {device_name!r} is not known; add it to config/hardware.yaml with its dense "
-            f"half-precision FLOP/s and the source{hint}, or train on the CPU with `device: cpu`"
+            f"{where}: the peak of {shown_value(device_name)} is not known; add it to config/hardware.yaml with its "
+            f"dense half-precision FLOP/s and the source{hint}, or train on the CPU with `device: cpu`"
         )
 
 

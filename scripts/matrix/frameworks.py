@@ -27,7 +27,7 @@ def load_adaptor(name: str) -> ModuleType:
     """The module `frameworks.<name>`; ConfigError lists the right names, or says what the file lacks."""
     known = adaptor_names()
     if name not in known:
-        raise ConfigError(f"there is no framework {name!r} in scripts/frameworks{nearest(name, known)}")
+        raise ConfigError(f"there is no framework {shown_value(name)} in scripts/frameworks{nearest(name, known)}")
     try:
         module = importlib.import_module(f"frameworks.{name}")
     except (Exception, SystemExit) as error:

@@ -12,7 +12,7 @@ from corpus.sources import resolve_corpus
 from matrix import checks
 from matrix.cells import Cell, Layout, Model
 from matrix.config import check_config, read_config, read_yaml
-from matrix.errors import ConfigError, nearest, one_line
+from matrix.errors import ConfigError, nearest, one_line, shown_value
 from matrix.frameworks import COMMON_LAYOUT_KEYS, environment_identity, load_adaptor
 from matrix.plan import Comparison, Obstacle, PlannedCell, Study
 from matrix.systems import System, system_from_config
@@ -240,7 +240,9 @@ def _points(
     points = []
     for point in listed:
         if point["model"] not in models:
-            raise ConfigError(f"{where}: there is no model {point['model']!r}{nearest(point['model'], models)}")
+            raise ConfigError(
+                f"{where}: there is no model {shown_value(point['model'])}{nearest(point['model'], models)}"
+            )
         batch = _batch_size(where, point, comparison, config)
         points.append((models[point["model"]], point["num_gpus"], batch))
     return list(dict.fromkeys(points))
@@ -264,7 +266,8 @@ def _chosen_frameworks(where: str, comparison: Mapping[str, Any], config: Mappin
     for framework in chosen:
         if framework not in config["frameworks"]:
             raise ConfigError(
-                f"{where}.frameworks: {framework!r} is none of the study's{nearest(framework, config['frameworks'])}"
+                f"{where}.frameworks: {shown_value(framework)} is none of the study's"
+                f"{nearest(framework, config['frameworks'])}"
             )
     return chosen
 
@@ -276,12 +279,14 @@ def _check_layout_keys(
     for layout in layouts:
         for key, value in layout.items():
             if key not in known:
-                raise ConfigError(f"{where}.layouts: unknown key {key!r}{nearest(key, known)}")
+                raise ConfigError(f"{where}.layouts: unknown key {shown_value(key)}{nearest(key, known)}")
             if key in framework.options:
                 checks.check_option(f"{where}.layouts.{key}", value, framework.options[key])
         for model in layout.get("models", ()):
             if model not in models:
-                raise ConfigError(f"{where}.layouts.models: there is no model {model!r}{nearest(model, models)}")
+                raise ConfigError(
+                    f"{where}.layouts.models: there is no model {shown_value(model)}{nearest(model, models)}"
+                )
         if layout.get("tensor_parallel") == layout.get("pipeline_parallel") == "all":
             raise ConfigError(f"{where}.layouts: tensor_parallel and pipeline_parallel cannot both be `all`")
     return layouts
@@ -351,8 +356,8 @@ def _check_all_used(where: str, candidates: Mapping[str, list[Any]], matched: se
         for index, layout in enumerate(layouts):
             if (framework, index) not in matched:
                 raise ConfigError(
-                    f"{where}: frameworks.{framework}.layouts: {dict(layout)} is a candidate at no point of any "
-                    f"comparison; correct its num_gpus or models, or remove it"
+                    f"{where}: frameworks.{framework}.layouts: {shown_value(dict(layout))} is a candidate at no "
+                    f"point of any comparison; correct its num_gpus or models, or remove it"
                 )
 
 
@@ -365,7 +370,7 @@ def _time_limits(
     for name in named:
         if name != "default" and name not in models and not GPU_LIMIT.fullmatch(name):
             raise ConfigError(
-                f"{where}: time_limit_minutes: there is no model {name!r}{nearest(name, models)}; a number of GPUs is "
-                f"written as in `384 GPUs`"
+                f"{where}: time_limit_minutes: there is no model {shown_value(name)}{nearest(name, models)}; "
+                f"a number of GPUs is written as in `384 GPUs`"
             )
     return {name: float(named.get(name, named["default"])) for name in used}, by_gpus

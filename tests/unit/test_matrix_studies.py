@@ -474,3 +474,21 @@ def test_a_broken_adaptor_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_plan_without_end_is_refused_with_its_number(changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         expand(study_config(**changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"frameworks": {"x" * 5000: None}},
+        {"frameworks": {"torch_ddp": {"layouts": [{"x" * 5000: 1}]}}},
+        {"frameworks": {"torch_ddp": {"layouts": [{"models": ["x" * 5000]}]}}},
+        {"frameworks": {"torch_ddp": {"layouts": [{"num_gpus": [2000 + i for i in range(5000)]}]}}},
+        {"comparisons": comparison("none", [("x" * 5000, 1)])},
+        {"comparisons": comparison("none", [("small", 1)], frameworks=["x" * 5000])},
+        {"time_limit_minutes": {"default": 1, "x" * 5000: 1}},
+    ],
+)
+def test_a_message_shows_the_beginning_of_a_long_value(changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as found:
+        expand(study_config(**changes))
+    assert len(str(found.value)) < 1000

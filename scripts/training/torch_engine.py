@@ -207,13 +207,8 @@ class TorchEngine:
         return seconds
 
     def close(self) -> None:
-        """Leave the process group, when every rank is about to.
-
-        The barrier gives gloo's threads the time to let go of the last tensors, for which they need Python's lock: the
-        end of the group holds that lock while it waits for these threads.
-        """
+        """Leave the process group."""
         if self._runtime.grouped and dist.is_initialized():
-            self.barrier()
             dist.destroy_process_group()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from training.rendezvous import meeting_of_this_launch, open_port, place_of
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 # In the ranks' store: the token of the launch whose store it is.
 LAUNCH_KEY = "scaling_eval_launch"
+_GLOO_GROUPS: list[dist.ProcessGroup] = []
 HALF_PRECISION = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -37,7 +39,9 @@ class Runtime:
         Tensor parallelism (all-reduces inside every layer) therefore goes last and pipeline parallelism (one
         activation per micro-batch) first, as Megatron-LM and torchtitan order them too.
         """
-        return init_device_mesh(self.device.type, tuple(degrees.values()), mesh_dim_names=tuple(degrees))
+        mesh = init_device_mesh(self.device.type, tuple(degrees.values()), mesh_dim_names=tuple(degrees))
+        _outlive_models(self.device, mesh.get_all_groups())
+        return mesh
 
 
 def start(job: Job, *, process_group: bool = True) -> Runtime:
@@ -61,6 +65,7 @@ def start(job: Job, *, process_group: bool = True) -> Runtime:
             timeout=COLLECTIVE_TIMEOUT,
             device_id=device if device.type == "cuda" else None,
         )
+        _outlive_models(device, [dist.group.WORLD])
     return Runtime(device, job.rank, job.world_size, process_group)
 
 
@@ -113,6 +118,16 @@ def wait_for_all(store: dist.TCPStore, job: Job) -> None:
     if store.add(f"{LAUNCH_KEY}/number", 1) == job.world_size:
         store.set(everybody, "is here")
     store.wait([everybody], timedelta(seconds=meeting_of_this_launch().timeout_s))
+
+
+def _outlive_models(device: torch.device, groups: Iterable[dist.ProcessGroup]) -> None:
+    """Keep gloo's groups until the process ends, so that no model is the last to hold one.
+
+    DistributedDataParallel lets go of its group with Python's lock held, and the end of a group waits for threads that
+    may need the lock to let go of their last tensors: rank and threads would wait for each other for ever.
+    """
+    if device.type == "cpu":
+        _GLOO_GROUPS.extend(groups)
 
 
 def claim_device(job: Job) -> torch.device:

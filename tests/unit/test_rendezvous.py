@@ -206,3 +206,13 @@ def test_a_rank_that_nobody_started_is_told_who_does() -> None:
 def test_a_launch_gives_no_port_away() -> None:
     """Nobody but rank 0 can know which one it will get."""
     assert "port" not in " ".join(LaunchPlan.__dataclass_fields__)
+
+
+def test_no_model_is_the_last_to_hold_a_group(tmp_path: Path) -> None:
+    """DistributedDataParallel lets go of its group with Python's lock held, for which the group's threads may wait."""
+    told(tmp_path, "ours")
+    runtime = torch_setup.start(job(0, 1))
+    groups = [dist.group.WORLD, runtime.mesh(data=1, tensor=1).get_group("data")]
+    dist.destroy_process_group()
+    held = list(map(id, torch_setup._GLOO_GROUPS))
+    assert {id(group) for group in groups} <= set(held)

@@ -15,6 +15,7 @@ from factories import make_cell, make_record
 from launching.processes import LAST_LINE_LIMIT, LogWriter
 from matrix.config import check_config
 from matrix.errors import ConfigError
+from matrix.outcomes import Outcome
 from matrix.plan import PlannedCell, Study, record_path
 from matrix.sources import SCRIPTS
 from metrics.rows import measurement_rows
@@ -90,9 +91,15 @@ def test_a_value_that_breaks_arithmetic_takes_no_other_row_with_it(study: Study,
     whole, broken = study.planned
     write_record(tmp_path, study, whole)
     write_record(tmp_path, study, broken, lambda r: r["ranks"][0]["batch_end_s"].__setitem__(3, 1e308))
-    rows = measurement_rows(study, read_outcomes(study, tmp_path), {})
-    assert rows["status"][0] == "ok"
-    assert rows["batch_time_s"].notna()[0]
+    outcomes = read_outcomes(study, tmp_path)
+    record = make_record(broken.cell)
+    record["ranks"][0]["batch_end_s"][3] = 1e308
+    # Whether it is noticed while it is read, or only where it is computed with.
+    for outcome in (outcomes[broken.key], Outcome("ok", record=record, code_changed=False)):
+        rows = measurement_rows(study, {**outcomes, broken.key: outcome}, {})
+        assert list(rows["status"]) == ["ok", "missing"]
+        assert list(rows["kind"]) == ["", "corrupt_record"]
+        assert list(rows["batch_time_s"].notna()) == [True, False]
 
 
 def test_a_record_that_cannot_be_read_stays(study: Study, tmp_path: Path) -> None:

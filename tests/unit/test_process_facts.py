@@ -29,7 +29,7 @@ def test_variables_that_change_speed_are_kept_and_no_others() -> None:
 
 def test_bytes_that_are_no_text_cost_no_record() -> None:
     """A path in Latin-1 that is loaded before all libraries: no JSON holds it as the process sees it."""
-    assert speed_variables({"LD_PRELOAD": "/home/jos\udce9/lib.so"}) == {"LD_PRELOAD": "/home/jos\\xe9/lib.so"}
+    assert speed_variables({"LD_PRELOAD": "/opt/jos\udce9/lib.so"}) == {"LD_PRELOAD": "/opt/jos\\xe9/lib.so"}
 
 
 def test_a_framework_s_own_variables_stand_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a study's outputs were made from, as digests of contents: how a call sees that they must be made anew.
+"""Note what a study's outputs were made from, as digests of contents, and tell from them which must be made anew.
 
 Beside the outputs lies made_from/<output>.json with what went into each, written after it. Time stamps decide nothing:
 a record that was replaced by an older file counts as changed, and a touched file does not.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 DTYPE = "uint16"
 BYTES_PER_TOKEN = 2
-# What cells are trained on.
+# Cells are trained on this split of a corpus.
 TRAINING_SPLIT = "train"
 _READ_BYTES = 4 * 1024 * 1024
 _COMMAND = "scripts/tokenize_corpus.py"

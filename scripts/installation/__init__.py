@@ -1,1 +1,1 @@
-"""What ./run, ./test and make_venv.py ask about an installation: is it whole, and why did pip fail."""
+"""Check for ./run, ./test and make_venv.py whether an installation is whole, and say why pip failed."""

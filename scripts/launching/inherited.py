@@ -75,8 +75,8 @@ FRAMEWORKS = (
         prefixes=("SCALING_EVAL_MEETING_", "SCALING_EVAL_LAUNCH_"),
     ),
 )
-# For a system that is this machine alone: an allocation around it is none of its cells' business, and with it mpiexec
-# would call srun, or start on other nodes. SLURMD_NODENAME stays: it is the machine's name.
+# These are removed on a system without Slurm: its cells run on this machine even inside an allocation, where mpiexec
+# would otherwise call srun or start on other nodes. SLURMD_NODENAME stays, since it is the machine's name.
 SCHEDULERS = (
     Family("a Slurm session", prefixes=("SLURM_",), kept=("SLURM_CONF",)),
     Family("PBS", names=("PBS_NODEFILE", "PBS_ENVIRONMENT", "PBS_JOBID")),
@@ -104,8 +104,8 @@ SLURM_TASK = (
     ),
 )
 
-# For mpiexec on this machine: it starts the processes itself and binds none, so that all frameworks' processes have the
-# same cores. Each MPI reads its own of these.
+# mpiexec gets these on this machine: it starts the processes itself and binds none, so that the processes of all
+# frameworks have the same cores. Each MPI reads its own variables and ignores the others'.
 MPIEXEC = {
     "HYDRA_BOOTSTRAP": "fork",
     "HYDRA_LAUNCHER": "fork",

@@ -14,8 +14,8 @@ from launching.placement import host_name
 from launching.process_id import is_alive, this_process
 from launching.results import now
 
-# Of a project's folder. Snakemake keeps the locks, and says nothing in them of who made them. Calls for other studies
-# may be at work side by side, so each has a note of its own.
+# Snakemake's locks in a project's folder do not say who made them, so each call leaves a note of its own: calls for
+# different studies may be at work side by side.
 LOCKS = Path(".snakemake") / "locks"
 OWNERS = Path(".snakemake") / "lock-owners"
 

@@ -76,7 +76,7 @@ def judge(ending: Ending, exchange: Exchange, num_ranks: int, data_parallel: int
         first = _earliest([f for f in failures if f.status == status])
         if first:
             return Verdict(status, f"rank {first.rank}: {first.message}")
-    # The kernel kills for memory with SIGKILL; a part that left no account does not know its signal.
+    # The kernel kills for memory with SIGKILL; a part that ended before it could report has no signal to tell.
     if ending.kind == "killed" and ending.signal in (None, signal.SIGKILL) and killed_for_memory:
         who = "the processes were" if ending.rank is None else f"rank {ending.rank} was"
         return Verdict("oom", f"{who} killed for memory: the host, or the job's share of it, ran out of it")

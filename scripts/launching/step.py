@@ -101,6 +101,7 @@ def step_ending(
     """The first part that failed by itself is the cause; those that were ended with it are not.
 
     A rank that was killed comes before one that failed: others fail because they lost their connection to it.
+    Without a part's own report, no last lines are given: the log has those of the ranks beside the starter's.
     """
     failed = [report for report in reports if report.kind]
     by_itself = [report for report in failed if report.kind != "interrupted"]
@@ -112,8 +113,8 @@ def step_ending(
     if status < 0:
         said = f": {starter} was ended by {signal.Signals(-status).name}"
     hosts = dict.fromkeys(report.host for report in silent)
-    where = f"node {', '.join(hosts)} left no account" if hosts else f"{starter} ended with {status}"
-    return Ending("killed", f"{where}{said}", None, tuple(words[-5:]))
+    where = f"node {', '.join(hosts)} ended before it could report" if hosts else f"{starter} ended with {status}"
+    return Ending("killed", f"{where}{said}", None)
 
 
 def _end(step: subprocess.Popen[str]) -> None:

@@ -264,7 +264,7 @@ def test_ranks_of_one_share_read_the_same() -> None:
 def test_of_a_cell_that_failed_some_ranks_may_have_left_their_account(status: str, left: list[int]) -> None:
     record = record_of(status=status, reason="rank 2: out of memory")
     record["ranks"] = [record["ranks"][rank] for rank in left]
-    # A node that gave no account goes by its number; a cell of which nothing could be started took no time.
+    # A node that could not report goes by its number; a cell of which nothing could be started took no time.
     record["launch"]["hosts"] = ["host0", "1 of the job"]
     record["launch"]["wall_s"] = 80.0 if left else 0.0
     assert problem_of(record, CELL) is None

@@ -29,7 +29,12 @@ SMALLEST = {
 def test_a_benchmark_prints_possible_numbers(name: str) -> None:
     script, *arguments = SMALLEST[name]
     command = [sys.executable, f"benchmarks/{script}", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    for _ in range(3):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+        # Other tests take the machine for seconds, and the smallest run is short: that it refuses what it then measures
+        # is right. A benchmark that refuses every time is wrong.
+        if "or the run was too short to tell it from noise" not in done.stderr:
+            break
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"\d", done.stdout), done.stdout
     assert not re.search(r"(?<![\w.])-\d", done.stdout), done.stdout  # but for a range: 1.8-2.0

@@ -24,7 +24,7 @@ SYSTEM = {
         "gpu_request": "gres",
         "gpu_type": "h100",
         "cpus_per_gpu": 1,
-        "memory_per_gpu_gib": 0.8,
+        "memory_per_gpu_gib": 1.5,  # a rank of the CUDA build takes 0.9 before it trains
         "job_overhead_minutes": 2,
     },
 }

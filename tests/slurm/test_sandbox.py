@@ -42,7 +42,7 @@ def wait_for_state(sandbox: Sandbox, job_id: str, state: str, timeout_s: float =
 
 def test_nodes_are_idle_with_their_gpus(sandbox: Sandbox) -> None:
     assert sandbox.node_states() == {"n1": "idle", "n2": "idle", "n3": "idle"}
-    assert run("sinfo", "-h", "-p", "gpu", "-o", "%D %c %m %G").strip() == "3 8 4000 gpu:h100:4"
+    assert run("sinfo", "-h", "-p", "gpu", "-o", "%D %c %m %G").strip() == "3 8 7000 gpu:h100:4"
 
 
 def test_a_step_on_two_nodes(sandbox: Sandbox) -> None:

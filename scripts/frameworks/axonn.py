@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from matrix.cells import Cell
+from matrix.shown_as import ShownAs
 from training.contract import Engine, Framework, Job, NotAvailable
 from training.layouts import torch_reason
 from training.storage import StateStorage
@@ -36,6 +37,11 @@ FRAMEWORK = Framework(
 
 # The products that leave whole what the others have left divided by rows.
 JOINING = ("attention.output", "feed_forward.down")
+
+
+def shown_as() -> ShownAs:
+    """Return its name and its colour in tables and figures."""
+    return ShownAs("AxoNN", style=0)
 
 
 def unsupported_reason(cell: Cell) -> str | None:

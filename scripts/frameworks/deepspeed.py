@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrix.cells import OPTIMIZER, Cell
+from matrix.shown_as import ShownAs
 from training.contract import Engine, Framework, Job, NotAvailable
 from training.layouts import torch_reason
 from training.storage import StateStorage
@@ -37,6 +38,11 @@ FRAMEWORK = Framework(
 
 # An operator that DeepSpeed compiles on a CPU (a minute) as soon as it communicates, for inference alone.
 SHARED_MEMORY_OPERATOR = "deepspeed_shm_comm"
+
+
+def shown_as() -> ShownAs:
+    """Return its name and its colour in tables and figures."""
+    return ShownAs("DeepSpeed", style=2)
 
 
 def unsupported_reason(cell: Cell) -> str | None:

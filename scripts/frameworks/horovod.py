@@ -16,12 +16,18 @@ from typing import Any
 
 from launching.placement import host_name
 from matrix.cells import Cell
+from matrix.shown_as import ShownAs
 from training.contract import Engine, Framework, Job, NotAvailable
 from training.layouts import torch_reason
 
 FRAMEWORK = Framework(version=1, environment="horovod", parallelism=frozenset({"data"}), packages=("torch", "horovod"))
 
 BUILD_IT = "build it with envs/horovod.sh, the environment's bin being first on PATH"
+
+
+def shown_as() -> ShownAs:
+    """Return its name and its colour in tables and figures."""
+    return ShownAs("Horovod", style=7)
 
 
 def unsupported_reason(cell: Cell) -> str | None:

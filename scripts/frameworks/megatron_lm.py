@@ -26,6 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from matrix.cells import OPTIMIZER, Cell
+from matrix.shown_as import ShownAs
 from training.contract import Engine, Framework, Job, NotAvailable
 from training.layouts import torch_reason
 from training.megatron_weights import load_shared_weights
@@ -59,6 +60,11 @@ RECOMPUTATION = {
     "selective": {"recompute_granularity": "selective"},  # attention between its projections
     "full": {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1},
 }
+
+
+def shown_as() -> ShownAs:
+    """Return its name and its colour in tables and figures."""
+    return ShownAs("Megatron-LM", style=1)
 
 
 def unsupported_reason(cell: Cell) -> str | None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from matrix.cells import Cell
+from matrix.shown_as import ShownAs
 from training.contract import Engine, Framework, Job
 from training.layouts import torch_reason
 from training.storage import StateStorage, ddp_gradient_bytes
 
 FRAMEWORK = Framework(version=1, environment="torch", parallelism=frozenset({"data"}), packages=("torch",))
+
+
+def shown_as() -> ShownAs:
+    """Return its name and its colour in tables and figures."""
+    return ShownAs("PyTorch DDP", style=4)
 
 
 def unsupported_reason(cell: Cell) -> str | None:

@@ -9,6 +9,7 @@ holds all of them in float32 until then, or as "shards", reduced with every micr
 from __future__ import annotations
 
 from matrix.cells import Cell
+from matrix.shown_as import ShownAs
 from training.contract import Engine, Framework, Job
 from training.layouts import torch_reason
 from training.storage import StateStorage
@@ -20,6 +21,11 @@ FRAMEWORK = Framework(
     options={"reshard_after_forward": (True, False), "accumulate": ("whole", "shards")},
     packages=("torch",),
 )
+
+
+def shown_as() -> ShownAs:
+    """Return its name and its colour in tables and figures."""
+    return ShownAs("PyTorch FSDP", style=3)
 
 
 def unsupported_reason(cell: Cell) -> str | None:

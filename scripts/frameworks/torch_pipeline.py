@@ -10,6 +10,7 @@ stages follow it; "gpipe" runs all forward passes first and holds all of them.
 from __future__ import annotations
 
 from matrix.cells import Cell
+from matrix.shown_as import ShownAs
 from training.contract import Engine, Framework, Job
 from training.layouts import stage_blocks, torch_reason
 from training.storage import StateStorage, ddp_gradient_bytes
@@ -21,6 +22,11 @@ FRAMEWORK = Framework(
     options={"schedule": ("1f1b", "gpipe")},
     packages=("torch",),
 )
+
+
+def shown_as() -> ShownAs:
+    """Return its name and its colour in tables and figures."""
+    return ShownAs("PyTorch PP", style=6)
 
 
 def unsupported_reason(cell: Cell) -> str | None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from matrix.cells import Cell
+from matrix.shown_as import ShownAs
 from training.contract import Engine, Framework, Job
 from training.layouts import torch_reason
 
 FRAMEWORK = Framework(version=1, environment="torch", parallelism=frozenset(), packages=("torch",))
+
+
+def shown_as() -> ShownAs:
+    """Return its name and its colour in tables and figures."""
+    return ShownAs("PyTorch", style=8)
 
 
 def unsupported_reason(cell: Cell) -> str | None:

@@ -12,6 +12,7 @@ with sharding, as "shards", reduced with every micro-batch (more communication, 
 from __future__ import annotations
 
 from matrix.cells import Cell
+from matrix.shown_as import ShownAs
 from training.contract import Engine, Framework, Job
 from training.layouts import torch_reason
 from training.storage import StateStorage
@@ -23,6 +24,11 @@ FRAMEWORK = Framework(
     options={"data_sharding": ("none", "full"), "accumulate": ("whole", "shards")},
     packages=("torch",),
 )
+
+
+def shown_as() -> ShownAs:
+    """Return its name and its colour in tables and figures."""
+    return ShownAs("PyTorch TP", style=5)
 
 
 def unsupported_reason(cell: Cell) -> str | None:

@@ -38,6 +38,7 @@ class Model:
     tie_embeddings: bool = False
     architecture: str = "gpt"
     source: str = ""
+    shown_as: str = ""  # what tables and figures call it, where that is not its name
 
     @property
     def num_parameters(self) -> int:
@@ -48,7 +49,7 @@ class Model:
         return self.vocab_size * h + self.seq_length * h + self.num_layers * per_layer + 2 * h + head
 
     def shape(self) -> dict[str, Any]:
-        """What is measured: everything but the label and where it was taken from."""
+        """What is measured: everything but its names and where it was taken from."""
         return {
             "architecture": self.architecture,
             "num_layers": self.num_layers,

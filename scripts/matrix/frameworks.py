@@ -14,6 +14,7 @@ from typing import Any
 from matrix.cells import identity_hash
 from matrix.errors import ConfigError, nearest, shown_value
 from matrix.requirements import check_pinned
+from matrix.shown_as import ShownAs, mistake_in, with_styles
 from training.contract import Framework
 
 # What a layout can be cut along: degrees above 1 that an adaptor may declare.
@@ -37,10 +38,27 @@ def load_adaptor(name: str) -> ModuleType:
     lacking = [part for part in ("FRAMEWORK", "unsupported_reason", "create_engine") if not hasattr(module, part)]
     if lacking:
         raise ConfigError(f"scripts/frameworks/{name}.py lacks {', '.join(lacking)} (see scripts/training/contract.py)")
-    mistake = _mistake_in(module.FRAMEWORK)
+    mistake = _mistake_in(module.FRAMEWORK) or mistake_in(_declared_shown_as(module))
     if mistake:
         raise ConfigError(f"scripts/frameworks/{name}.py: {mistake} (see scripts/training/contract.py)")
     return module
+
+
+def frameworks_shown_as() -> dict[str, ShownAs]:
+    """Return what every adaptor of this checkout is called in tables and figures, and its style there."""
+    return with_styles({name: _shown_as_if_usable(name) for name in adaptor_names()})
+
+
+def _shown_as_if_usable(name: str) -> ShownAs:
+    """A faulty adaptor is an error of the studies that name it; to all others it is one without a style of its own."""
+    try:
+        return _declared_shown_as(load_adaptor(name))
+    except ConfigError:
+        return ShownAs()
+
+
+def _declared_shown_as(module: ModuleType) -> Any:
+    return module.shown_as() if hasattr(module, "shown_as") else ShownAs()
 
 
 def _mistake_in(declared: Any) -> str:

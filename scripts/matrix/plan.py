@@ -9,6 +9,7 @@ from typing import Any
 
 from corpus.sources import Corpus
 from matrix.cells import Cell, Model
+from matrix.shown_as import ShownAs
 from matrix.systems import System
 
 SCALINGS = ("strong", "weak_batch", "weak_model", "none")
@@ -67,6 +68,7 @@ class Study:
     time_limit_minutes: Mapping[str, float] = field(default_factory=dict)  # by model name
     time_limit_minutes_by_gpus: Mapping[int, float] = field(default_factory=dict)  # these come first
     environments: Mapping[str, str] = field(default_factory=dict)  # by framework: the name of its envs/<name>.txt
+    shown_as: Mapping[str, ShownAs] = field(default_factory=dict)  # by framework: its name and style for readers
 
     @property
     def planned(self) -> tuple[PlannedCell, ...]:

@@ -25,8 +25,8 @@ NOT_MEASURING = (
     *("matrix/", "training/storage.py", "training/rendezvous.py", "training/process_facts.py"),
     *("training/thread_limits.py", "cgroups.py", "atomic.py"),
 )
-# What an adaptor answers to the planner, in the process that plans.
-PLANNING_FUNCTIONS = ("stored_state", "unsupported_reason")
+# What an adaptor answers to the planner and to tables and figures, in the process that plans.
+PLANNING_FUNCTIONS = ("shown_as", "stored_state", "unsupported_reason")
 
 
 def imported_files(starts: Iterable[str], scripts: Path = SCRIPTS) -> list[str]:

@@ -13,7 +13,7 @@ from matrix import checks
 from matrix.cells import Cell, Layout, Model
 from matrix.config import check_config, read_config, read_yaml
 from matrix.errors import ConfigError, nearest, one_line, shown_value
-from matrix.frameworks import COMMON_LAYOUT_KEYS, environment_identity, load_adaptor
+from matrix.frameworks import COMMON_LAYOUT_KEYS, environment_identity, frameworks_shown_as, load_adaptor
 from matrix.plan import Comparison, Obstacle, PlannedCell, Study
 from matrix.systems import System, system_from_config
 from training.contract import Framework
@@ -217,6 +217,7 @@ def expand_study(
         time_limit_minutes=limits_by_model,
         time_limit_minutes_by_gpus=limits_by_gpus,
         environments={name: adaptor.FRAMEWORK.environment for name, adaptor in frameworks.items()},
+        shown_as=frameworks_shown_as(),
     )
 
 

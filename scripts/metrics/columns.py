@@ -42,7 +42,12 @@ _WHERE = [
         ("study_title", "", "the study's title, which heads tables and figures"),
         ("comparison", "", "the comparison of that study; a cell shared by two has a row in each"),
         ("framework", "", "the adaptor"),
+        ("framework_shown_as", "", "its name in tables and figures"),
+    ]),
+    *_columns(INTEGER, [("framework_style", "", "its place among the colours and hatches of figures, from 0")]),
+    *_columns(TEXT, [
         ("model", "", "the shape's name in config/models.yaml"),
+        ("model_shown_as", "", "its name in tables and figures"),
     ]),
     *_columns(INTEGER, [
         ("num_parameters", "", "the exact count of the model's parameters"),

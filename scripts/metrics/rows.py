@@ -12,6 +12,7 @@ import pandas as pd
 from matrix.cells import Cell
 from matrix.outcomes import Outcome
 from matrix.plan import PlannedCell, Study, record_path
+from matrix.shown_as import ShownAs
 from metrics import flops
 from metrics.circumstances import Row, circumstance_columns
 from metrics.columns import COLUMNS, INTEGER, NUMBER, measurements_frame
@@ -61,6 +62,8 @@ def _row(study: Study, planned: PlannedCell, outcome: Outcome | None, hardware: 
     row = {"system": study.system.name, "study": study.name, "study_title": study.title}
     row |= {"repeat": planned.repeat, "cell_id": planned.cell.cell_id}
     row |= _planned_columns(planned.cell)
+    shown = study.shown_as.get(planned.cell.framework, ShownAs())
+    row |= {"framework_shown_as": shown.name, "framework_style": shown.style}
     row |= {"status": outcome.status, "reason": outcome.reason, "kind": outcome.kind, "notes": []}
     if outcome.record is None:
         return row
@@ -118,6 +121,7 @@ def _planned_columns(cell: Cell) -> Row:
     return {
         "framework": cell.framework,
         "model": model.name,
+        "model_shown_as": model.shown_as,
         "num_parameters": model.num_parameters if flops.has_known_flops(model) else None,
         "num_gpus": cell.num_gpus,
         "num_nodes": cell.num_nodes,

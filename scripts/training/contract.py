@@ -10,6 +10,13 @@ workflow's Python), with three names:
 and, where plain torch's is not its way, a fourth:
 
     stored_state(cell: Cell) -> StateStorage            what of the model's state each GPU keeps (training/storage.py)
+
+and, for readers of tables and figures, a fifth:
+
+    shown_as() -> ShownAs                               its name there, and its colour (matrix/shown_as.py)
+
+That one is a function and no field of `Framework`, since records keep digests of the code that measured them: functions
+for the planner are left out of these (matrix/sources.py), so that another name marks nobody's records.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from factories import make_cell, make_record
+from matrix.frameworks import adaptor_names
 from matrix.plan import PlannedCell
 from matrix.sources import SCRIPTS, accepted_digests, code_digests, differs, measuring_files
 from records.reading import read_outcome
@@ -70,6 +71,20 @@ def test_what_only_the_planner_asks_of_an_adaptor_is_not_watched_and_the_rest_of
     assert not is_changed(before, scripts)
     edit(adaptor, "version=1", "version=2")
     assert is_changed(before, scripts)
+
+
+@pytest.mark.parametrize("name", sorted(adaptor_names()))
+def test_another_name_in_tables_and_figures_marks_no_record(scripts: Path, name: str) -> None:
+    before = code_digests(name, scripts)
+    path = scripts / "frameworks" / f"{name}.py"
+    text = path.read_text()
+    begin = text.index("def shown_as")
+    end = text.index("\n\n\n", begin)
+    for other in ("", 'def shown_as():\n    return ShownAs("Another name", style=77)\n'):
+        path.write_text(text[:begin] + other + text[end:])
+        assert not differs(before, accepted_digests(name, scripts))
+    (scripts / "matrix" / "shown_as.py").write_text("class ShownAs: ...\n")
+    assert not differs(before, accepted_digests(name, scripts))
 
 
 def test_a_hash_in_a_string_is_no_comment_and_letters_beyond_ascii_count_as_one(scripts: Path) -> None:

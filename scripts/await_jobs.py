@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from launching.results import read_failure
-from scheduling.queue import QueueError, SlurmJob, find_job, own_jobs
+from scheduling.asking import QueueError
+from scheduling.queue import SlurmJob, find_job, own_jobs
 
 # A shared file system may show what a node has written this much later.
 LATE_RECORD_S = 60.0

@@ -29,9 +29,10 @@ from matrix.studies import load_study, study_names
 from metrics.circumstances import BUSY_HOST_PERCENT, others_cpu_percent
 from records.reading import read_outcomes
 from records.setting_aside import forget
+from scheduling.asking import QueueError
 from scheduling.endings import ask_slurm_for_reasons
 from scheduling.jobs import awaited_jobs, hours_text
-from scheduling.queue import QueueError, SlurmJob
+from scheduling.queue import SlurmJob
 
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = (

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 from launching.results import Failure, log_tail, now, read_failure, write_failure
 from matrix.plan import Study, record_path, without_record
 from matrix.systems import System
-from scheduling.queue import QueueError, SlurmJob, current_job_id, find_job, has_slurm, jobs_of_cells, own_jobs
+from scheduling.asking import QueueError, ask_slurm
+from scheduling.queue import SlurmJob, current_job_id, find_job, has_slurm, jobs_of_cells, own_jobs
 
 # Ends of which Slurm knows more than the launcher, which only sees a signal, or sees nothing at all.
 SLURM_KNOWS = ("interrupted", "killed", "time_limit", "node_failure", "cancelled", "preempted", "out_of_memory")
@@ -53,12 +53,11 @@ def _shares_nodes() -> bool | None:
     job = find_job(job_id) if job_id else None
     if job is None or not job.nodes:
         return None
-    command = ["squeue", "--nodelist", job.nodes, "--states=RUNNING", "--noheader", "--format=%i"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    except (OSError, subprocess.SubprocessError):
+        shown = ask_slurm(["squeue", "--nodelist", job.nodes, "--states=RUNNING", "--noheader", "--format=%i"])
+    except QueueError:
         return None
-    return any(other != job_id for other in done.stdout.split())
+    return any(other != job_id for other in shown.split())
 
 
 def ask_slurm_for_reasons(study: Study, results: Path, folder: Path) -> None:

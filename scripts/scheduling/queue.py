@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import shutil
-import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from matrix.plan import PlannedCell
+from scheduling.asking import QueueError, ask_slurm, this_user
 
-TIMEOUT_S = 60
 # No node name, path or comment contains it.
 SEPARATOR = "\x1f"
 FIELDS = "%i %T %r %N %V %Z %k".replace(" ", SEPARATOR)
@@ -32,10 +30,6 @@ KINDS: Mapping[str, str] = {
     "PREEMPTED": "preempted",
     "FAILED": "crash",
 }
-
-
-class QueueError(Exception):
-    """Slurm could not be asked; the message says what it answered."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,7 @@ def has_slurm() -> bool:
 
 def own_jobs() -> list[SlurmJob]:
     """Return this user's jobs that the controller knows, ended ones too (for MinJobAge seconds). Raises QueueError."""
-    return _jobs(["squeue", "--user", getpass.getuser(), "--states=all", "--noheader", f"--format={FIELDS}"])
+    return _jobs(["squeue", "--user", this_user(), "--states=all", "--noheader", f"--format={FIELDS}"])
 
 
 def find_job(job_id: str) -> SlurmJob | None:
@@ -97,10 +91,9 @@ def job_nodes(job_id: str | None) -> list[str]:
     job = find_job(job_id) if job_id else None
     if job is None or not job.nodes:
         return []
-    command = ["scontrol", "show", "hostnames", job.nodes]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout.split()
-    except (OSError, subprocess.SubprocessError):
+        return ask_slurm(["scontrol", "show", "hostnames", job.nodes]).split()
+    except QueueError:
         return []
 
 
@@ -129,13 +122,7 @@ def jobs_of_cells(
 
 
 def _jobs(command: list[str]) -> list[SlurmJob]:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
-    except subprocess.CalledProcessError as error:
-        raise QueueError(f"{command[0]} says: {(error.stderr or error.stdout).strip()}") from None
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise QueueError(f"{command[0]} gave no answer: {error}") from None
-    rows = [line.split(SEPARATOR) for line in done.stdout.splitlines()]
+    rows = [line.split(SEPARATOR) for line in ask_slurm(command).splitlines()]
     return [SlurmJob(row[0], row[1].split()[0], *row[2:]) for row in rows if len(row) == 7]
 
 

@@ -9,7 +9,8 @@ import pytest
 
 import await_jobs
 from launching.results import Failure, clear_former_launch, write_failure
-from scheduling.queue import QueueError, SlurmJob
+from scheduling.asking import QueueError
+from scheduling.queue import SlurmJob
 
 
 def job(state: str) -> SlurmJob:

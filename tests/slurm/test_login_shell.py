@@ -1,0 +1,55 @@
+"""What a login shell has set changes neither what Slurm answers nor what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import Cluster, make_cluster
+from matrix.studies import load_study
+from project import ended_afterwards
+from sandbox import Sandbox
+from scheduling.queue import job_comment
+
+pytestmark = pytest.mark.timeout(300)
+
+ONE_CELL = {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": [1]}}}
+
+
+@pytest.fixture
+def cluster(sandbox: Sandbox, tmp_path: Path) -> Iterator[Cluster]:
+    cluster = make_cluster(tmp_path / "project", sandbox)
+    cluster.project.write_study(frameworks={"nothing": None}, comparisons=ONE_CELL)
+    with ended_afterwards(cluster.project):
+        yield cluster
+
+
+def submit_by_hand(cluster: Cluster) -> str:
+    """A job that Slurm shows as an earlier call's job of the only cell of the study `known`; it sleeps."""
+    root = cluster.project.root
+    (planned,) = load_study("known", "cluster", root).planned
+    options = [f"--comment={job_comment('cluster', planned)}", f"--chdir={root}", "--output=/dev/null"]
+    return cluster.sandbox.slurm("sbatch", "--parsable", *options, "--wrap=sleep 200").strip()
+
+
+def test_a_job_is_seen_whatever_the_shell_asks_squeue_to_leave_out(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cell was submitted and measured a second time: squeue was asked with the shell's variables."""
+    cluster.project.write_study("known", frameworks={"torch_plain": None}, comparisons=ONE_CELL)
+    job = submit_by_hand(cluster)
+    for variable, value in {
+        "SQUEUE_PARTITION": "low",
+        "SQUEUE_ACCOUNT": "elsewhere",
+        "SQUEUE_STATES": "SUSPENDED",
+        "SLURM_TIME_FORMAT": "relative",
+        "LOGNAME": "nobody",
+    }.items():
+        with monkeypatch.context() as shell:
+            shell.setenv(variable, value)
+            planned = cluster.snakemake("known", "-n")
+            assert f"job {job} of an earlier call is " in planned.output, (variable, planned.output)
+            assert planned.jobs("train_cell") == 0
+    cluster.sandbox.cancel_jobs()

@@ -72,6 +72,7 @@ for number, awaited in enumerate(chunks(jobs_in_queue, 100), start=1):
 onstart:
     note_owner(Path.cwd())
     check_start()
+    tell_shell_settings()
     tell_jobs_what_is_asked()
 
 

@@ -24,6 +24,7 @@ from launching.child import adopt_orphans
 from launching.exchange import Exchange
 from launching.host_lock import host_lock
 from launching.interpreter import training_command
+from launching.login_shell import dropped_settings
 from launching.part import LaunchPlan, run_part, silent_part
 from launching.placement import host_name
 from launching.processes import Limits, LogWriter
@@ -150,6 +151,9 @@ def run_cell(
             system.startup_timeout_s, args.time_limit_s, stop.reason, exchange.has_arrived, exchange.has_started
         )
         job = launch_plan(args, cell, system, exchange)
+        _, _, given = job.shares(gpus_on_node(cell))
+        if dropped := dropped_settings(given, in_slurm=job.in_slurm):
+            log.note(dropped)
         others = OtherJobs(system)
         starter, lacking = starter_of(job, cell, system)
         if lacking:

@@ -18,6 +18,7 @@ from launching.child import LAUNCHER_VARIABLE
 from launching.environment import rank_variables, shared_settings, threads_per_process
 from launching.host_load import host_memory_kills, read_host_clock, spent_s
 from launching.inherited import rank_environment
+from launching.login_shell import without_shell_settings
 from launching.placement import Part, host_name, parts
 from launching.processes import Ending, Limits, LogWriter, RankCommand, run_ranks
 from training.rendezvous import TIMEOUT_S, meeting_variables
@@ -169,6 +170,9 @@ def _commands(job: LaunchPlan, part: Part, settings: Mapping[str, str]) -> list[
         return rank_variables(rank, local, job.num_gpus, part.local_size)
 
     meeting = meeting_variables(Path(job.meeting_folder), job.master_address, job.token, job.startup_timeout_s)
-    inherited = rank_environment(os.environ, in_slurm=job.in_slurm, mpi=job.mpi)
+    # Where a starter began this part, it began it without the shell's settings, and what there is now is its own.
+    is_started = job.in_slurm or job.mpi
+    environment = os.environ if is_started else without_shell_settings(os.environ, in_slurm=False)
+    inherited = rank_environment(environment, in_slurm=job.in_slurm, mpi=job.mpi)
     shared: dict[str, Any] = {**inherited, **settings, **meeting, LAUNCHER_VARIABLE: str(os.getpid())}
     return [RankCommand(rank, job.command, {**shared, **variables(rank)}) for rank in part.ranks]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from launching.exchange import Exchange
 from launching.inherited import starting_environment
+from launching.login_shell import without_shell_settings
 from launching.part import LaunchPlan, PartReport, silent_part
 from launching.placement import ranks_by_node
 from launching.processes import POLL_S, TERMINATE_GRACE_S, Ending, Limits, LogWriter, late_ranks, start_process
@@ -42,7 +43,7 @@ def run_step(
     began = time.monotonic()
     step = start_process(
         part_command(starter, scripts, exchange.folder),
-        starting_environment(os.environ, in_slurm=job.in_slurm),
+        starting_environment(without_shell_settings(os.environ, in_slurm=job.in_slurm), in_slurm=job.in_slurm),
         die_with_us=not starter.outlives_us,
     )
     assert step.stdout is not None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cluster import Cluster, make_cluster
+from cluster import SYSTEM, Cluster, make_cluster
 from matrix.studies import load_study
 from project import ended_afterwards
 from sandbox import Sandbox
@@ -15,6 +16,7 @@ from scheduling.queue import job_comment
 
 pytestmark = pytest.mark.timeout(300)
 
+SHOWN = 'self.settings = {"visible_devices": __import__("os").environ.get("CUDA_VISIBLE_DEVICES")}'
 ONE_CELL = {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": [1]}}}
 
 
@@ -53,3 +55,23 @@ def test_a_job_is_seen_whatever_the_shell_asks_squeue_to_leave_out(
             assert f"job {job} of an earlier call is " in planned.output, (variable, planned.output)
             assert planned.jobs("train_cell") == 0
     cluster.sandbox.cancel_jobs()
+
+
+def test_a_cell_is_measured_without_the_shells_settings(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm hands a job the whole environment of the shell that submitted it."""
+    shell = {"OMP_PROC_BIND": "true", "NCCL_ALGO": "Ring", "KMP_BLOCKTIME": "0", "UCX_TLS": "tcp", "TORCH_LOGS": "x"}
+    for name, value in {**shell, "CUDA_VISIBLE_DEVICES": "7"}.items():
+        monkeypatch.setenv(name, value)
+    framework = cluster.project.root / "scripts/frameworks/nothing.py"
+    framework.write_text(framework.read_text().replace("self.settings = {}", SHOWN))
+    cluster.write_system(environment={**SYSTEM["environment"], "NCCL_ALGO": "Tree"}, setup=["export KMP_BLOCKTIME=200"])
+    run = cluster.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    record = json.loads(cluster.project.record("nothing", 1, "cluster").read_text())
+    held = record["ranks"][0]["process"]["variables"]
+    assert {name: held[name] for name in shell if name in held} == {"NCCL_ALGO": "Tree", "KMP_BLOCKTIME": "200"}
+    assert record["launch"]["environment"]["NCCL_ALGO"] == "Tree"
+    assert record["settings"]["visible_devices"] == "0"  # Slurm's choice, not the shell's
+    log = cluster.project.record("nothing", 1, "cluster").with_name("log.txt").read_text()
+    for told in (run.output, log):
+        assert "kept from the training processes, whose speed may depend on it: KMP_BLOCKTIME, OMP_PROC_BIND, " in told

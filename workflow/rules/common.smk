@@ -16,8 +16,9 @@ sys.path.insert(0, str(ROOT / "scripts"))
 # Before the first import of a module: what a full disk left of compiled ones. Run as a file, it needs no compiled one.
 runpy.run_path(str(ROOT / "scripts" / "whole_bytecode.py"))
 
-from launching.environment import put_python_on_path
+from launching.environment import put_python_on_path, shared_settings
 from launching.interpreter import interpreter_file
+from launching.login_shell import dropped_settings
 from launching.run_lock import locked_outputs, note_owner, refusal
 from matrix.config import check_config, read_config
 from matrix.errors import ConfigError, nearest, one_line
@@ -29,10 +30,11 @@ from matrix.studies import load_hardware, load_study, load_system, misspelt_stud
 from matrix.tokens_needed import check_enough_tokens, token_count
 from papers.loading import check_outputs
 from papers.reference import read_reference
+from scheduling.asking import QueueError
 from scheduling.endings import ask_slurm_for_reasons
 from scheduling.failed_steps import note_failed_steps
 from scheduling.jobs import awaited_jobs, budget, chunks, tokenizing_resources, training_resources
-from scheduling.queue import QueueError, has_slurm
+from scheduling.queue import has_slurm
 from scheduling.resources import unsafe_folder
 
 RESULTS = Path("results")

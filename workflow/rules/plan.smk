@@ -35,6 +35,15 @@ def check_start():
         stop(f"config/systems/{system.name}.yaml has no key `slurm`: use ./run, or --config system=<a cluster's file>")
 
 
+def tell_shell_settings():
+    """Say once which variables of this shell no training process gets, where cells are to be measured."""
+    system = system_of(settings["system"])
+    if workflow.is_main_process and any(without_record(study, RESULTS) for study in requested_studies):
+        given = shared_settings(1, system.environment)
+        if dropped := dropped_settings(given, in_slurm=system.slurm is not None):
+            logger.warning(dropped)
+
+
 def tell_jobs_what_is_asked():
     """Set a variable, which Slurm hands to the jobs, to the studies that this call is about."""
     os.environ[ASKED_VARIABLE] = " ".join(study.name for study in requested_studies)

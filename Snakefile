@@ -85,5 +85,6 @@ onsuccess:
 onerror:
     remove_change_note()
     # Cells that failed stop the rules behind them; what the others measured is written all the same.
+    queue = look_at_queue(system_of(settings["system"]))
     for study in requested_studies:
-        write_partial_outputs(study, log)
+        write_partial_outputs(study, log, queue)

@@ -18,6 +18,7 @@ from metrics.rows import measurement_rows
 from records.reading import read_outcomes
 from records.setting_aside import records_that_stay, set_aside_damaged
 from scheduling.endings import ask_slurm_for_reasons
+from scheduling.queue import look_at_queue
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,7 +32,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         study = load_study(args.study, args.system, ROOT)
-        ask_slurm_for_reasons(study, ROOT / "results", ROOT)
+        ask_slurm_for_reasons(study, ROOT / "results", ROOT, look_at_queue(study.system))
         # Before anything is read: what changes in the meantime makes the CSV anew at the next call.
         digests = measurements_digests(study, ROOT)
         outcomes = read_outcomes(study, ROOT / "results")

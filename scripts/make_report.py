@@ -14,6 +14,7 @@ from matrix.config import read_config
 from matrix.studies import load_study
 from records.reading import read_outcomes
 from scheduling.endings import ask_slurm_for_reasons
+from scheduling.queue import look_at_queue
 from study_outputs import write_study_outputs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,7 +29,7 @@ def main() -> int:
     try:
         system = args.system or read_config(ROOT / "config" / "config.yaml", "config", ROOT)["system"]
         study = load_study(args.study, system, ROOT)
-        ask_slurm_for_reasons(study, ROOT / "results", ROOT)
+        ask_slurm_for_reasons(study, ROOT / "results", ROOT, look_at_queue(study.system))
         outcomes = read_outcomes(study, ROOT / "results")
         # Those that this system is too small for among them.
         missing = sum(outcome.status == "missing" for outcome in outcomes.values())

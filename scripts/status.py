@@ -29,10 +29,9 @@ from matrix.studies import load_study, study_names
 from metrics.circumstances import BUSY_HOST_PERCENT, others_cpu_percent
 from records.reading import read_outcomes
 from records.setting_aside import forget
-from scheduling.asking import QueueError
 from scheduling.endings import ask_slurm_for_reasons
 from scheduling.jobs import awaited_jobs, hours_text
-from scheduling.queue import SlurmJob
+from scheduling.queue import Queue, SlurmJob, look_at_queue
 
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = (
@@ -67,10 +66,13 @@ def run_show(arguments: Sequence[str]) -> int:
     else:
         studies, broken = readable_studies(system, ROOT)
     rows = []
+    queue = look_at_queue(studies[0].system) if studies else Queue()
+    if queue.silence:
+        print(f"Slurm cannot be asked which cells have a job in the queue: {queue.silence}", file=sys.stderr)
     for study in studies:
-        ask_slurm_for_reasons(study, ROOT / "results", ROOT)
+        ask_slurm_for_reasons(study, ROOT / "results", ROOT, queue)
         outcomes = read_outcomes(study, ROOT / "results")
-        of_study = status_rows(study, outcomes, jobs_in_queue(study, ROOT))
+        of_study = status_rows(study, outcomes, awaited_jobs([study], ROOT / "results", ROOT, queue.jobs))
         # Of studies that nobody asked for and nobody has run the last line says it all.
         if args.studies or any(row["state"] not in ("missing", "unsupported") for row in of_study):
             print_table(of_study, sys.stdout)
@@ -172,15 +174,6 @@ def run_forget(arguments: Sequence[str]) -> int:
     if moved:
         print("nothing is deleted: renamed back to record.json, a record counts again")
     return 0
-
-
-def jobs_in_queue(study: Study, root: Path) -> Mapping[Path, SlurmJob]:
-    """Return the jobs by the record that each will write; none, with a word about it, where Slurm gives no answer."""
-    try:
-        return awaited_jobs([study], root / "results", root)
-    except QueueError as error:
-        print(f"Slurm cannot be asked which cells have a job in the queue: {error}", file=sys.stderr)
-        return {}
 
 
 def status_rows(

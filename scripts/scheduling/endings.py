@@ -9,7 +9,7 @@ from launching.results import Failure, log_tail, now, read_failure, write_failur
 from matrix.plan import Study, record_path, without_record
 from matrix.systems import System
 from scheduling.asking import QueueError, ask_slurm
-from scheduling.queue import SlurmJob, current_job_id, find_job, has_slurm, jobs_of_cells, own_jobs
+from scheduling.queue import Queue, SlurmJob, current_job_id, find_job, find_jobs, jobs_of_cells
 
 # Ends of which Slurm knows more than the launcher, which only sees a signal, or sees nothing at all.
 SLURM_KNOWS = ("interrupted", "killed", "time_limit", "node_failure", "cancelled", "preempted", "out_of_memory")
@@ -60,20 +60,27 @@ def _shares_nodes() -> bool | None:
     return any(other != job_id for other in shown.split())
 
 
-def ask_slurm_for_reasons(study: Study, results: Path, folder: Path) -> None:
+def ask_slurm_for_reasons(study: Study, results: Path, folder: Path, queue: Queue) -> None:
     """Complete what stands beside the cells without a record with Slurm's account, before Slurm forgets the jobs.
 
-    folder: where the jobs were submitted from. Does nothing where there is no Slurm to ask.
+    folder: where the jobs were submitted from. Nothing more is asked where Slurm did not answer for the queue.
     """
-    if study.system.slurm is None or not has_slurm():
+    if study.system.slurm is None or queue.silence:
         return
     missing = without_record(study, results)
-    try:
-        listed = jobs_of_cells(study.system.name, missing, own_jobs(), folder) if missing else {}
-    except QueueError:
-        listed = {}
-    for planned in missing:
-        _complete_failure(record_path(results, study.system.name, planned).parent, listed.get(planned.key))
+    listed = jobs_of_cells(study.system.name, missing, queue.jobs, folder)
+    folders = {planned.key: record_path(results, study.system.name, planned).parent for planned in missing}
+    failures = {key: read_failure(folder) for key, folder in folders.items()}
+    # So few, so that a thousand cells that crashed are no thousand questions to Slurm at every call.
+    unlisted = {
+        failure.job_id: key
+        for key, failure in failures.items()
+        if failure and failure.job_id and key not in listed and _slurm_may_know_more(failure)
+    }
+    known = find_jobs(list(unlisted)) if unlisted else {}
+    jobs = listed | {unlisted[job_id]: job for job_id, job in known.items()}
+    for key, job in jobs.items():
+        _complete_failure(folders[key], failures[key], job)
 
 
 def _slurm_may_know_more(failure: Failure) -> bool:
@@ -83,13 +90,9 @@ def _slurm_may_know_more(failure: Failure) -> bool:
     return failure.kind in SLURM_KNOWS and (failure.scheduler is None or "COMPLETING" in failure.scheduler)
 
 
-def _complete_failure(folder: Path, listed: SlurmJob | None) -> None:
-    """Complete the account of one cell's repeat; `listed` is its latest job, as far as Slurm still lists it."""
-    failure = read_failure(folder)
-    if listed is None and not (failure and failure.job_id and _slurm_may_know_more(failure)):
-        return  # so that a thousand cells that crashed are no thousand questions to Slurm at every call
-    job = listed or (find_job(failure.job_id) if failure and failure.job_id else None)
-    if job is None or job.kind is None:
+def _complete_failure(folder: Path, failure: Failure | None, job: SlurmJob) -> None:
+    """Complete the account of one cell's repeat by what Slurm says of its latest job."""
+    if job.kind is None:
         return
     if failure and failure.job_id != job.job_id and job.is_older_than(failure.at):
         return  # the account is of a later try than the job

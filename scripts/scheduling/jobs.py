@@ -11,7 +11,7 @@ from matrix.memory_estimate import gpu_memory_gib
 from matrix.plan import PlannedCell, Study, record_path, without_record
 from matrix.predictions import cells_too_large_for, straddles_nodes
 from matrix.systems import System
-from scheduling.queue import SlurmJob, has_slurm, jobs_of_cells, own_jobs
+from scheduling.queue import SlurmJob, jobs_of_cells
 from scheduling.resources import cell_resources, charged_gpus, site_resources
 
 PER_CELL = ("nodes", "tasks", "gres", "mem", "runtime", "slurm_extra")
@@ -140,14 +140,15 @@ def _gpu_hours(study: Study, planned: PlannedCell) -> float:
     return charged_gpus(site, cell, study.system.gpus_per_node) * minutes / 60
 
 
-def awaited_jobs(studies: Iterable[Study], results: Path, folder: Path) -> Mapping[Path, SlurmJob]:
-    """Jobs of an earlier call that are still in the queue, by the record that each will write. Raises QueueError."""
-    studies = [study for study in studies if study.system.slurm]
-    if not studies or not has_slurm():
-        return {}
-    jobs = own_jobs()
+def awaited_jobs(
+    studies: Iterable[Study], results: Path, folder: Path, jobs: Collection[SlurmJob]
+) -> Mapping[Path, SlurmJob]:
+    """Jobs of an earlier call that are still in the queue, by the record that each will write.
+
+    jobs: this user's. folder: where those of interest were submitted from.
+    """
     awaited = {}
-    for study in studies:
+    for study in studies if jobs else ():
         missing = without_record(study, results)
         found = jobs_of_cells(study.system.name, missing, jobs, folder)
         awaited |= {

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from matrix.plan import PlannedCell
+from matrix.systems import System
 from scheduling.asking import QueueError, ask_slurm, this_user
 
 # No node name, path or comment contains it.
@@ -71,6 +72,29 @@ def has_slurm() -> bool:
     return shutil.which("squeue") is not None
 
 
+@dataclass(frozen=True)
+class Queue:
+    """What Slurm said once of this user's jobs, ended ones too, or in `silence` why it said nothing.
+
+    Whoever looks at many cells asks once: a controller that is away takes half a minute for each question.
+    """
+
+    jobs: tuple[SlurmJob, ...] = ()
+    silence: str = ""
+
+
+def look_at_queue(system: System) -> Queue:
+    """Ask for this user's jobs; an empty queue where the cells of the system are no jobs of Slurm."""
+    if system.slurm is None:
+        return Queue()
+    if not has_slurm():
+        return Queue(silence="squeue is not on PATH")
+    try:
+        return Queue(tuple(own_jobs()))
+    except QueueError as error:
+        return Queue(silence=str(error))
+
+
 def own_jobs() -> list[SlurmJob]:
     """Return this user's jobs that the controller knows, ended ones too (for MinJobAge seconds). Raises QueueError."""
     return _jobs(["squeue", "--user", this_user(), "--states=all", "--noheader", f"--format={FIELDS}"])
@@ -78,12 +102,16 @@ def own_jobs() -> list[SlurmJob]:
 
 def find_job(job_id: str) -> SlurmJob | None:
     """Return what the controller, or else the accounting, knows of a job; None where neither does or can be asked."""
-    try:
-        command = ["squeue", "--jobs", job_id, "--states=all", "--noheader", f"--format={FIELDS}"]
-        jobs = [job for job in _jobs(command) if job.job_id == job_id]
-    except QueueError:  # squeue fails for a job that is gone
-        jobs = []
-    return jobs[0] if jobs else _accounted(job_id)
+    return find_jobs([job_id]).get(job_id)
+
+
+def find_jobs(job_ids: Sequence[str]) -> dict[str, SlurmJob]:
+    """Return what the controller, or else the accounting, knows of some jobs, with one question to each."""
+    found: dict[str, SlurmJob] = {}
+    for ask in (_listed, _accounted):
+        if left := [job_id for job_id in job_ids if job_id not in found]:
+            found |= {job.job_id: job for job in ask(left) if job.job_id in left}
+    return found
 
 
 def job_nodes(job_id: str | None) -> list[str]:
@@ -126,13 +154,20 @@ def _jobs(command: list[str]) -> list[SlurmJob]:
     return [SlurmJob(row[0], row[1].split()[0], *row[2:]) for row in rows if len(row) == 7]
 
 
-def _accounted(job_id: str) -> SlurmJob | None:
-    fields = "JobIDRaw,State,Reason,NodeList,Submit,WorkDir,Comment"
-    command = ["sacct", "-X", "--jobs", job_id, "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
+def _listed(job_ids: Sequence[str]) -> list[SlurmJob]:
     try:
-        return next((job for job in _jobs([*command, f"--format={fields}"]) if job.job_id == job_id), None)
+        return _jobs(["squeue", "--jobs", ",".join(job_ids), "--states=all", "--noheader", f"--format={FIELDS}"])
+    except QueueError:  # squeue fails for a single job that is gone
+        return []
+
+
+def _accounted(job_ids: Sequence[str]) -> list[SlurmJob]:
+    fields = "JobIDRaw,State,Reason,NodeList,Submit,WorkDir,Comment"
+    command = ["sacct", "-X", "--jobs", ",".join(job_ids), "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
+    try:
+        return _jobs([*command, f"--format={fields}"])
     except QueueError:  # no accounting on this cluster
-        return None
+        return []
 
 
 def _number(job_id: str) -> int:

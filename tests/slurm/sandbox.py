@@ -174,12 +174,21 @@ class Sandbox:
     def start_slurmd(self, node: str) -> None:
         self._daemon("slurmd", "-N", node)
 
+    def start_slurmctld(self) -> None:
+        self._daemon("slurmctld")
+
+    def kill_slurmctld(self) -> None:
+        """No program of Slurm gets an answer any more; what runs goes on."""
+        end(self._processes("slurmctld"))
+
     def kill_slurmd(self, node: str) -> None:
         """Kill it and all that it runs, as when a node loses its power."""
         end([*self._processes("slurmd", "slurmstepd", node=node), *self._job_processes(node)])
 
     def heal(self) -> None:
         """All nodes idle again, whatever was done to them."""
+        if not self._processes("slurmctld"):
+            self.start_slurmctld()
         for node, state in self.node_states().items():
             if not self._processes("slurmd", node=node):
                 self.start_slurmd(node)

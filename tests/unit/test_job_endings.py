@@ -13,14 +13,14 @@ from launching.exchange import Exchange, RankFailure
 from launching.part import LaunchPlan, PartReport, silent_part
 from launching.placement import parts
 from launching.processes import Ending
-from launching.results import Failure, judge, launch_facts, log_tail, write_failure
+from launching.results import Failure, judge, launch_facts, log_tail, read_failure, write_failure
 from launching.starters import mpiexec, part_index, srun
 from launching.step import MEMORY_WORDS, SLURM_PREFIXES, step_ending
 from matrix.plan import record_path
 from matrix.systems import SlurmSite
 from scheduling import endings
 from scheduling.endings import with_slurms_account
-from scheduling.queue import SlurmJob
+from scheduling.queue import Queue, SlurmJob
 
 
 def report(node: int, kind: str = "", ended: float = 0.0, threads: int = 2, others: float | None = 1.0) -> PartReport:
@@ -209,24 +209,33 @@ def test_what_the_launcher_saw_itself_stays() -> None:
     ("kind", "scheduler", "asked"),
     [
         *[("crash", None, []), ("corrupt_record", None, []), ("time_limit", "Slurm job 5: TIMEOUT", [])],
-        *[("interrupted", None, ["5"]), ("time_limit", "Slurm job 5: COMPLETING (TimeLimit)", ["5"])],
+        *[("interrupted", None, [["5", "6"]]), ("time_limit", "Slurm job 5: COMPLETING (TimeLimit)", [["5", "6"]])],
     ],
 )
-def test_slurm_is_asked_only_where_it_may_know_more(
-    kind: str, scheduler: str | None, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_slurm_is_asked_once_and_only_where_it_may_know_more(
+    kind: str, scheduler: str | None, asked: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand cells that crashed would be a thousand questions to the controller whenever somebody looks at them."""
-    questions: list[str] = []
-    monkeypatch.setattr(endings, "find_job", questions.append)
-    monkeypatch.setattr(endings, "has_slurm", lambda: True)
-    monkeypatch.setattr(endings, "own_jobs", lambda: [])
-    study = make_study([make_comparison([planned(make_cell())])])
+    questions: list[list[str]] = []
+
+    def find_jobs(job_ids: list[str]) -> dict[str, SlurmJob]:
+        questions.append(job_ids)
+        return {"5": job("TIMEOUT")}
+
+    monkeypatch.setattr(endings, "find_jobs", find_jobs)
+    study = make_study([make_comparison([planned(make_cell()), planned(make_cell(), repeat=2)])])
     study = replace(study, system=replace(study.system, slurm=SlurmSite()))
-    folder = record_path(tmp_path, study.system.name, study.planned[0]).parent
-    folder.mkdir(parents=True)
-    write_failure(folder, replace(failure(kind), scheduler=scheduler))
-    endings.ask_slurm_for_reasons(study, tmp_path, tmp_path)
+    folders = [record_path(tmp_path, study.system.name, cell).parent for cell in study.planned]
+    for folder, job_id in zip(folders, ("5", "6"), strict=True):
+        folder.mkdir(parents=True)
+        write_failure(folder, replace(failure(kind, job_id), scheduler=scheduler))
+    endings.ask_slurm_for_reasons(study, tmp_path, tmp_path, Queue(silence="it is away"))
+    assert questions == []
+    endings.ask_slurm_for_reasons(study, tmp_path, tmp_path, Queue())
     assert questions == asked
+    if asked:
+        told = [read_failure(folder) for folder in folders]
+        assert [f.kind for f in told if f] == ["time_limit", kind]
 
 
 def test_the_last_lines_of_a_log(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@
 
 def find_jobs_in_queue(system):
     """Look for jobs of any study, before one is submitted. Where Slurm cannot be asked, a dry run goes on."""
-    if not system_of(system).slurm:
+    if not system_of(system).slurm or not has_slurm():
         return
-    try:
-        jobs_in_queue.update(awaited_jobs(readable_studies(system), RESULTS, Path.cwd()))
-    except QueueError as error:
-        queue_errors.append(str(error))
-        logger.warning(f"Slurm cannot be asked which cells have a job in the queue: {error}")
+    queue = look_at_queue(system_of(system))
+    if queue.silence:
+        queue_errors.append(queue.silence)
+        logger.warning(f"Slurm cannot be asked which cells have a job in the queue: {queue.silence}")
+    jobs_in_queue.update(awaited_jobs(readable_studies(system), RESULTS, Path.cwd(), queue.jobs))
     for record, job in jobs_in_queue.items():
         logger.warning(
             f"{record.parent}: job {job.job_id} of an earlier call is {job.state.lower()}; it is waited for, and no second one submitted"
@@ -49,13 +49,13 @@ def tell_jobs_what_is_asked():
     os.environ[ASKED_VARIABLE] = " ".join(study.name for study in requested_studies)
 
 
-def write_partial_outputs(study, snakemake_logs):
+def write_partial_outputs(study, snakemake_logs, queue):
     """Write what the finished cells measured where others failed, which kept the rules from it; say what is missing."""
     from study_outputs import missing_cells, write_study_outputs
 
     try:
         note_failed_steps(study, map(Path, snakemake_logs), ROOT)
-        ask_slurm_for_reasons(study, ROOT / "results", Path.cwd())
+        ask_slurm_for_reasons(study, ROOT / "results", Path.cwd(), queue)
         folder = write_study_outputs(study, ROOT)
         missing = missing_cells(study, ROOT)
     except (ValueError, OSError) as error:

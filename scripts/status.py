@@ -249,7 +249,8 @@ def summary(study: Study, rows: Sequence[Mapping[str, object]]) -> str:
         f"{n} {s}" for s, n in counts.items()
     )
     hours = sum(float(str(row["gpu_hours"])) for row in rows if row["gpu_hours"] != "")
-    text += f"; {hours_text(hours)} GPU-hours of the GPUs that measured them"
+    unit, units = ("process", "processes") if study.system.device == "cpu" else ("GPU", "GPUs")
+    text += f"; {hours_text(hours)} {unit}-hours of the {units} that measured them"
     if changed:
         text += f"; {changed} measured by other code than today's (status.py forget --code-changed {study.name})"
     return text

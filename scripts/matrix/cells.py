@@ -109,6 +109,17 @@ class Layout:
         return ", ".join([" x ".join(used), f"micro-batch {self.micro_batch_size}", *options])
 
 
+def unit_of(device: str) -> str:
+    """Return what a cell's `num_gpus` counts on this kind of device, in the singular."""
+    return "process" if device == "cpu" else "GPU"
+
+
+def counted(number: int | str, device: str) -> str:
+    """Return `1 process`, `2 processes`, `1 GPU`, `48 GPUs`, `8, 16 GPUs`."""
+    unit = unit_of(device)
+    return f"{number} {unit}" if str(number) == "1" else f"{number} {'processes' if unit == 'process' else 'GPUs'}"
+
+
 @dataclass(frozen=True)
 class Cell:
     """One training job, fully resolved, without its repeat. `identity()` decides where its record lies."""
@@ -134,8 +145,8 @@ class Cell:
     threads_per_process: int | None = None
 
     def label(self) -> str:
-        """For people: `torch_tensor, demo-14m, 2 GPU, tensor 2, micro-batch 1`."""
-        return f"{self.framework}, {self.model.name}, {self.num_gpus} GPU, {self.layout.label()}"
+        """For people: `torch_tensor, demo-14m, 2 GPUs, tensor 2, micro-batch 1`; on a CPU `2 processes`."""
+        return f"{self.framework}, {self.model.name}, {counted(self.num_gpus, self.device)}, {self.layout.label()}"
 
     @property
     def num_micro_batches(self) -> int:

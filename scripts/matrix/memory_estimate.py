@@ -92,8 +92,8 @@ class MemoryEstimate:
         """Whether a GPU with so much memory is predicted to hold it, with RESERVE_GIB left for everything else."""
         return self.total_gib + RESERVE_GIB <= memory_gib
 
-    def words(self) -> str:
-        """For people, the parts in brackets; small models in MiB."""
+    def words(self, holder: str = "GPU") -> str:
+        """For people, the parts in brackets; small models in MiB. holder: what has this memory to itself."""
         unit, size, digits = ("GiB", 1, 1) if self.total_gib >= 1 else ("MiB", 1024, 0)
         total, parameters, gradients, optimizer, activations, working = (
             f"{gib * size:.{digits}f}"
@@ -107,7 +107,7 @@ class MemoryEstimate:
             )
         )
         return (
-            f"about {total} {unit} a GPU (parameters {parameters}, gradients {gradients}, optimizer {optimizer}, "
+            f"about {total} {unit} a {holder} (parameters {parameters}, gradients {gradients}, optimizer {optimizer}, "
             f"activations {activations}, working set {working})"
         )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from matrix.cells import Cell
+from matrix.cells import Cell, counted, unit_of
 from matrix.frameworks import load_adaptor
 from matrix.memory_estimate import RESERVE_GIB, gpu_memory_gib
 from matrix.plan import Study, without_record
@@ -24,10 +24,11 @@ def plan_lines(study: Study, hardware: Mapping[str, Any] | None = None) -> list[
     lines += [f"{study.name}: {cell.label()}: unsupported: {reason}" for cell, reason in reasons.values()]
     too_large = study.too_large()
     if too_large:
-        needed = sorted({planned.cell.num_gpus for planned in too_large})
+        sizes = sorted({planned.cell.num_gpus for planned in too_large})
+        needed = counted(", ".join(map(str, sizes)), study.system.device)
         lines.append(
-            f"{study.name}: {len(too_large)} cells planned and not started: they need "
-            f"{', '.join(map(str, needed))} GPUs, this system ({study.system.name}) has {study.system.max_gpus}"
+            f"{study.name}: {len(too_large)} cells planned and not started: they need {needed}, "
+            f"this system ({study.system.name}) has {study.system.max_gpus}"
         )
     return lines
 
@@ -69,4 +70,4 @@ def _memory(adaptor: ModuleType, cell: Cell, memory_gib: float | None) -> str:
     mark = ""
     if memory_gib is not None and not estimate.fits(memory_gib):
         mark = f", predicted NOT to fit {memory_gib:g} GiB with {RESERVE_GIB:g} to spare"
-    return f", {estimate.words()}{mark}"
+    return f", {estimate.words(unit_of(cell.device))}{mark}"

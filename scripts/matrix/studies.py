@@ -10,7 +10,7 @@ from typing import Any
 
 from corpus.sources import resolve_corpus
 from matrix import checks
-from matrix.cells import Cell, Layout, Model
+from matrix.cells import Cell, Layout, Model, counted, unit_of
 from matrix.config import check_config, read_config, read_yaml
 from matrix.errors import ConfigError, nearest, one_line, shown_value
 from matrix.frameworks import COMMON_LAYOUT_KEYS, environment_identity, frameworks_shown_as, load_adaptor
@@ -165,7 +165,7 @@ def expand_study(
                     here, framework, candidates[framework], frameworks[framework].FRAMEWORK, model, num_gpus, config
                 ):
                     matched.add((framework, index))
-                    at = f"{here}: {framework}, {model.name} on {num_gpus} GPUs"
+                    at = f"{here}: {framework}, {model.name} on {counted(num_gpus, system.device)}"
                     checks.check_split(at, model, layout, num_gpus, batch)
                     cell = Cell(
                         framework=framework,
@@ -336,11 +336,12 @@ def _obstacle(cell: Cell, adaptor: Any, system: System) -> Obstacle | None:
     }
     beyond = [axis for axis, degree in degrees.items() if degree > 1 and axis not in can]
     if beyond:
-        able = ", ".join(sorted(can)) or "none: it runs on one GPU"
+        able = ", ".join(sorted(can)) or f"none: it runs on one {unit_of(cell.device)}"
         return Obstacle("unsupported", f"{cell.framework} has no {' or '.join(beyond)} parallelism (it has {able})")
     # Before what the adaptor says of the device: the system that is large enough may have another one.
     if cell.num_gpus > system.max_gpus:
-        return Obstacle("missing", f"needs {cell.num_gpus} GPUs, this system ({system.name}) has {system.max_gpus}")
+        needed = counted(cell.num_gpus, cell.device)
+        return Obstacle("missing", f"needs {needed}, this system ({system.name}) has {system.max_gpus}")
     try:
         reason = adaptor.unsupported_reason(cell)
     except Exception as error:

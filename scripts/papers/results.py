@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from matrix.cells import counted
 from metrics.flops import SECONDS_PER_DAY
 from metrics.spread import mean
 from papers.endings import REASON_CHARACTERS, STATUS_TEXT, endings_text, status_text
@@ -248,7 +249,7 @@ def _device_key(peak_source: str) -> str:
 
 def _short_text(rows: Sequence[Mapping[str, Any]], status: str) -> str:
     if status == "missing" and any(row["kind"] == "too_large" for row in rows):
-        return f"needs {rows[0]['num_gpus']} GPUs"
+        return f"needs {counted(int(rows[0]['num_gpus']), rows[0]['device'])}"
     return STATUS_TEXT[status]
 
 

@@ -270,7 +270,8 @@ def test_a_refused_submission_says_why(cluster: Cluster) -> None:
     run = cluster.snakemake("tiny")
     assert run.returncode != 0
     assert (
-        "missing: nothing, tiny, 1 GPU, data 1, micro-batch 1, repeat 1: refused: Slurm refused the job: " in run.output
+        "missing: nothing, tiny, 1 process, data 1, micro-batch 1, repeat 1: refused: Slurm refused the job: "
+        in run.output
     )
     assert "invalid partition specified: nowhere" in cluster.status("tiny").output
     assert cluster.submitted() == 0

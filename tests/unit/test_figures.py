@@ -81,7 +81,7 @@ def test_no_text_is_cut_off(data, name):
 def test_device_and_endings_are_written(data, name):
     shown = " ".join(text.get_text().replace("\n", " ") for text in texts_of(axonn.FIGURES[name](data)))
     assert "CPU processes on Test CPU, not GPUs" in shown
-    assert "missing" in shown and "unsupported" in shown and "needs 64 GPUs" in shown
+    assert "missing" in shown and "unsupported" in shown and "needs 64 processes" in shown
     assert "A study for tests" in shown and "Number of processes" in shown
     assert ("OOM" in shown) == (name != "strong_scaling")  # the OOM is in the weak comparison
 

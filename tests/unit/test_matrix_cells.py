@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import jsonschema
 import pytest
 
-from matrix.cells import Cell, Layout, canonical_json, cell_from_identity, identity_hash
+from matrix.cells import Cell, Layout, canonical_json, cell_from_identity, counted, identity_hash
 from matrix.config import load_schema
 from studies import ROOT, cpu_system, expand, study_config
 
@@ -97,3 +97,8 @@ def test_an_id_is_what_it_was() -> None:
         '{"framework":"x","learning_rate":0.0001,"model":{"num_layers":2},"num_gpus":1,"text":"\\u00e4"}'
     )
     assert identity_hash(identity) == "b4ab11166d50"
+
+
+def test_a_cell_counts_processes_on_a_cpu_and_gpus_elsewhere() -> None:
+    assert [counted(n, "cpu") for n in (1, 2, "8, 16")] == ["1 process", "2 processes", "8, 16 processes"]
+    assert [counted(n, "cuda") for n in (1, 2, "8, 16")] == ["1 GPU", "2 GPUs", "8, 16 GPUs"]

@@ -341,13 +341,13 @@ def test_a_dry_run_tells_what_each_cell_needs_and_marks_what_will_not_fit(tmp_pa
         list(missing_lines(expand(config, cpu_system(memory_limit_gib=limit)), tmp_path)) for limit in (None, 1.5)
     )
     # 1,623,008 parameters, nearly all of embedding and head, and 12 bytes of loss for 8 x 50304 logits.
-    needs = "about 29 MiB a GPU (parameters 6, gradients 6, optimizer 12, activations 0, working set 5)"
+    needs = "about 29 MiB a process (parameters 6, gradients 6, optimizer 12, activations 0, working set 5)"
     # DDP adds eight micro-batches up beside its buckets.
-    alone = "about 36 MiB a GPU (parameters 6, gradients 12, optimizer 12, activations 0, working set 5)"
+    alone = "about 36 MiB a process (parameters 6, gradients 12, optimizer 12, activations 0, working set 5)"
     assert roomy == [
         "study: 1 of 1 cells to measure on here",
-        f"    torch_ddp, small, 1 GPU, data 1, micro-batch 1, at most 30 minutes, {alone}",
-        f"    torch_ddp, small, 8 GPU, data 8, micro-batch 1, 2 nodes, not started: needs 8 GPUs, "
+        f"    torch_ddp, small, 1 process, data 1, micro-batch 1, at most 30 minutes, {alone}",
+        f"    torch_ddp, small, 8 processes, data 8, micro-batch 1, 2 nodes, not started: needs 8 processes, "
         f"this system (here) has 4, {needs}",
     ]
     assert tight[1:] == [f"{line}, predicted NOT to fit 1.5 GiB with 1.5 to spare" for line in roomy[1:]]

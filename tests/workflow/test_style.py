@@ -43,8 +43,8 @@ def test_snakemake_lint() -> None:
 def test_every_study_dry_runs(study: str) -> None:
     output = check("snakemake", "--profile", "profiles/local", "--dry-run", "--nolock", study)
     if study.startswith("axonn_"):
-        assert "needs 384 GPUs, this system (local) has 4" in output
-        assert "they need 48, 96, 192, 384 GPUs" in output
+        assert "needs 384 processes, this system (local) has 4" in output
+        assert "they need 48, 96, 192, 384 processes" in output
         assert "train_cell" not in output
 
 
@@ -66,7 +66,7 @@ def test_a_dry_run_says_first_and_once_what_cells_take() -> None:
     assert "4 predicted NOT to fit" in budget
     assert kernels.startswith("axonn_strong_scaling: V100 has compute capability 7.0, and torch 2.13")
     assert header == "axonn_strong_scaling: 72 of 72 cells to measure on example-summit-like"
-    assert first.startswith("    axonn, axonn-12b, 48 GPU, ")
+    assert first.startswith("    axonn, axonn-12b, 48 GPUs, ")
     assert sum("GPU-hours" in line for line in lines) == sum("compute capability" in line for line in lines) == 1
     # What Snakemake says of its jobs is last, as ever.
     stats = [line.split() for line in lines[lines.index("Job stats:") :]]

@@ -27,7 +27,7 @@ from launching.interpreter import training_command
 from launching.login_shell import dropped_settings
 from launching.part import LaunchPlan, run_part, silent_part
 from launching.placement import host_name
-from launching.processes import Limits, LogWriter
+from launching.processes import Ending, Limits, LogWriter
 from launching.starters import Starter, find_mpiexec, mpiexec, srun
 from launching.step import node_address, run_step
 from launching.stop import StopRequest
@@ -148,7 +148,13 @@ def run_cell(
         exchange = Exchange(Path(folder))
         write_json(exchange.cell_file, json.loads(args.cell))
         limits = Limits(
-            system.startup_timeout_s, args.time_limit_s, stop.reason, exchange.has_arrived, exchange.has_started
+            system.startup_timeout_s,
+            args.time_limit_s,
+            stop.reason,
+            exchange.has_arrived,
+            exchange.has_started,
+            exchange.has_result,
+            lambda: exchange.has_all_results(cell.num_gpus),
         )
         job = launch_plan(args, cell, system, exchange)
         _, _, given = job.shares(gpus_on_node(cell))
@@ -165,6 +171,9 @@ def run_cell(
             else:
                 report = run_part(job, 0, limits, log)
                 ending, reports, out_of_memory = report.ending, [report], False
+            if ending.kind and exchange.has_all_results(cell.num_gpus):
+                log.note(f"every rank had left its result before this, so the results count: {ending.reason}")
+                ending = Ending()
             killed_for_memory = out_of_memory or any(report.killed_for_memory for report in reports)
             verdict = results.judge(ending, exchange, cell.num_gpus, cell.layout.data_parallel, killed_for_memory)
         reported = results.gathered(exchange, cell.num_gpus)

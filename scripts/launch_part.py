@@ -33,7 +33,15 @@ def main() -> int:
     exchange = Exchange(args.exchange)
     job = LaunchPlan(**exchange.read_plan())
     # The time limits are the launcher's, which sees all nodes; here only the own ranks' ends and a signal count.
-    limits = Limits(math.inf, math.inf, stop.reason, exchange.has_arrived, exchange.has_started)
+    limits = Limits(
+        math.inf,
+        math.inf,
+        stop.reason,
+        exchange.has_arrived,
+        exchange.has_started,
+        exchange.has_result,
+        lambda: exchange.has_all_results(job.num_gpus),
+    )
     report = run_part(job, part_index(variables), limits, LogWriter(sys.stdout))
     exchange.write_part_report(report.part, asdict(report))
     # The starter ends the other parts when one of them fails.

@@ -60,7 +60,8 @@ def main() -> int:
     try:
         check_versions(adaptor.FRAMEWORK, cell.environment)
         check_places(adaptor.FRAMEWORK)
-        exchange.write_result(job.rank, train(job, adaptor, args.tokens, exchange))
+        engine, result = train(job, adaptor, args.tokens, exchange)
+        exchange.write_result(job.rank, result)
     except Exception as error:
         traceback.print_exc()
         status = failure_status(error, adaptor.FRAMEWORK)
@@ -68,11 +69,21 @@ def main() -> int:
         # The others may wait for this rank in a collective that an orderly exit would wait for as well.
         sys.stderr.flush()
         os._exit(1)
+    close(engine)
     return 0
 
 
-def train(job: Job, adaptor: Any, tokens: Path, exchange: Exchange) -> dict[str, Any]:
-    """Run the cell on this rank; what comes back is this rank's part of the record."""
+def close(engine: Engine) -> None:
+    """Take the engine down, when what it measured is kept already: a library that hangs or crashes here costs nothing.
+
+    Ranks wait for one another first, since one that leaves may take down another that has its result still to write.
+    """
+    engine.barrier()
+    engine.close()
+
+
+def train(job: Job, adaptor: Any, tokens: Path, exchange: Exchange) -> tuple[Engine, dict[str, Any]]:
+    """Run the cell on this rank; return the engine, still open, and this rank's part of the record."""
     given = speed_variables()
     exchange.mark_arrived(job.rank)
     engine: Engine = adaptor.create_engine(job)
@@ -99,8 +110,7 @@ def train(job: Job, adaptor: Any, tokens: Path, exchange: Exchange) -> dict[str,
         "versions": versions(adaptor.FRAMEWORK),
         "reported": dict(engine.reported_by_framework()),
     }
-    engine.close()
-    return result
+    return engine, result
 
 
 def rank_facts(

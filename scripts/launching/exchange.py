@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from atomic import write_json
+from training.rendezvous import look_again
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,14 @@ class Exchange:
 
     def write_result(self, rank: int, result: dict[str, Any]) -> None:
         write_json(self.folder / f"rank{rank}.json", result)
+
+    def has_result(self, rank: int) -> bool:
+        """Whether a rank has left what it measured: such a file is whole, and the folder is this launch's alone."""
+        return (self.folder / f"rank{rank}.json").exists()
+
+    def has_all_results(self, num_ranks: int) -> bool:
+        look_again(self.folder)
+        return all(self.has_result(rank) for rank in range(num_ranks))
 
     def read_result(self, rank: int) -> dict[str, Any] | None:
         return _read(self.folder / f"rank{rank}.json")

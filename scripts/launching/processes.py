@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -20,6 +21,9 @@ POLL_S = 0.05
 # A rank that fails takes others down through broken connections; its own account must have time to arrive.
 ACCOUNT_GRACE_S = 2.0
 TERMINATE_GRACE_S = 3.0
+# How long ranks may take to close when all of them have left their results: some libraries never come back from it.
+CLOSING_GRACE_S = 30.0
+RESULTS_POLL_S = 1.0
 LAST_LINES = 20
 # Characters: of one piece of a line, of a line that is shown again, and of a whole log.
 LINE_LIMIT = 65_536
@@ -36,18 +40,26 @@ class RankCommand:
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds; `stop_reason` returns (kind, reason) when the launcher itself must stop, else None."""
+    """Seconds; `stop_reason` returns (kind, reason) when the launcher itself must stop, else None.
+
+    has_result: whether a rank has left what it measured; has_all_results: whether every rank of the cell has, those of
+    other nodes among them.
+    """
 
     startup_timeout_s: float
     time_limit_s: float
     stop_reason: Callable[[], tuple[str, str] | None]
     has_arrived: Callable[[int], bool]
     has_started: Callable[[int], bool]
+    has_result: Callable[[int], bool]
+    has_all_results: Callable[[], bool]
+    closing_grace_s: float = CLOSING_GRACE_S
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How the ranks ended: `kind` is "" when all exited with 0, else crash, killed, startup_timeout, time_limit, ...
+    """How the ranks ended: `kind` is "" when all exited with 0 or when their results were there, else crash, killed,
+    startup_timeout, time_limit, ...
 
     signal: which one killed; None where it was none, or where it is not known.
     """
@@ -144,6 +156,9 @@ def run_ranks(commands: Sequence[RankCommand], limits: Limits, log: LogWriter) -
             reader.start()
             readers.append(reader)
         ending = _watch(processes, limits)
+        if not ending.kind:
+            for line in _closing_notes(processes):
+                log.note(line)
     finally:
         _end_all(processes)
         for reader in readers:
@@ -162,12 +177,13 @@ def inherited_fds(environment: Mapping[str, str]) -> tuple[int, ...]:
 def _watch(processes: Mapping[int, subprocess.Popen[str]], limits: Limits) -> Ending:
     began = time.monotonic()
     all_started = False
+    closing = Closing(limits, processes)
     while True:
         codes = {rank: process.poll() for rank, process in processes.items()}
-        failed = {rank: code for rank, code in codes.items() if code}
+        failed = {rank: code for rank, code in codes.items() if code and not limits.has_result(rank)}
         if failed:
             return _first_failure(processes, failed)
-        if all(code == 0 for code in codes.values()):
+        if all(code is not None for code in codes.values()) or closing.lasts_too_long():
             return Ending()
         stop = limits.stop_reason()
         if stop:
@@ -183,6 +199,43 @@ def _watch(processes: Mapping[int, subprocess.Popen[str]], limits: Limits) -> En
             )
             return Ending("time_limit", reason)
         time.sleep(POLL_S)
+
+
+class Closing:
+    """Notices that every rank of a cell has left its result, and how long the last processes take to end since."""
+
+    def __init__(self, limits: Limits, ranks: Iterable[int]) -> None:
+        self._limits = limits
+        self._waiting = list(ranks)
+        self._asked_s = -math.inf
+        self._since_s: float | None = None
+
+    def lasts_too_long(self) -> bool:
+        """Return whether the grace is over. Other nodes' results are looked for when all of `ranks` are there, and not
+        too often: a parallel file system has better things to do.
+        """
+        now = time.monotonic()
+        if self._since_s is None:
+            while self._waiting and self._limits.has_result(self._waiting[-1]):
+                self._waiting.pop()
+            if self._waiting or now < self._asked_s + RESULTS_POLL_S:
+                return False
+            self._asked_s = now
+            if not self._limits.has_all_results():
+                return False
+            self._since_s = now
+        return now > self._since_s + self._limits.closing_grace_s
+
+
+def _closing_notes(processes: Mapping[int, subprocess.Popen[str]]) -> Iterator[str]:
+    """Yield what went wrong when ranks that had left their results closed; it costs the measurement nothing."""
+    for rank, process in processes.items():
+        code = process.poll()
+        if code is None:
+            yield f"rank {rank} had left its result and did not end by itself, so it is ended; the result counts"
+        elif code:
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+            yield f"rank {rank} {how} after it had left its result, which counts"
 
 
 def _startup_timeout(processes: Mapping[int, subprocess.Popen[str]], limits: Limits) -> Ending:

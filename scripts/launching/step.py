@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from launching.exchange import Exchange
@@ -17,7 +17,16 @@ from launching.inherited import starting_environment
 from launching.login_shell import without_shell_settings
 from launching.part import LaunchPlan, PartReport, silent_part
 from launching.placement import ranks_by_node
-from launching.processes import POLL_S, TERMINATE_GRACE_S, Ending, Limits, LogWriter, late_ranks, start_process
+from launching.processes import (
+    POLL_S,
+    TERMINATE_GRACE_S,
+    Closing,
+    Ending,
+    Limits,
+    LogWriter,
+    late_ranks,
+    start_process,
+)
 from launching.starters import Starter, part_command
 
 # How long a starter may take to end its parts after it was told to.
@@ -56,7 +65,7 @@ def run_step(
     reader = threading.Thread(target=copy, daemon=True)
     reader.start()
     try:
-        stopped = _watch(step, job, names, limits)
+        stopped = _watch(starter.name, step, job, names, limits)
     finally:
         _end(step)
         reader.join(timeout=TERMINATE_GRACE_S)
@@ -69,11 +78,17 @@ def run_step(
     return ending, sorted([*reports, *silent], key=lambda report: report.part), out_of_memory
 
 
-def _watch(step: subprocess.Popen[str], job: LaunchPlan, names: Sequence[str], limits: Limits) -> Ending | None:
+def _watch(
+    starter: str, step: subprocess.Popen[str], job: LaunchPlan, names: Sequence[str], limits: Limits
+) -> Ending | None:
     """Until the step ends (None) or has to be ended."""
     began = time.monotonic()
     all_started = False
+    # The parts end their own ranks first; this is for a starter that hangs itself.
+    closing = Closing(replace(limits, closing_grace_s=limits.closing_grace_s + STEP_GRACE_S), ())
     while step.poll() is None:
+        if closing.lasts_too_long():
+            return Ending("killed", f"{starter} did not end")
         stop = limits.stop_reason()
         if stop:
             return Ending(*stop)

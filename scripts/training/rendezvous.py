@@ -81,13 +81,18 @@ class Meeting:
             )
 
     def _read(self) -> dict | None:
-        # Opening the folder has an NFS client ask its server whether anything has come; without that it goes on for up
-        # to a minute saying that a file it once looked for is not there.
-        os.close(os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY))
+        look_again(self.folder)
         try:
             return json.loads((self.folder / MEETING_FILE).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
+
+
+def look_again(folder: Path) -> None:
+    """Have an NFS client ask its server whether anything has come into `folder`, as it does when a folder is opened.
+    Without that it goes on for up to a minute saying that a file it once looked for is not there.
+    """
+    os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
 
 
 def meeting_of_this_launch(environment: Mapping[str, str] = os.environ) -> Meeting:

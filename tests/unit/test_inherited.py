@@ -100,7 +100,7 @@ def test_a_cell_runs_in_a_shell_of_an_mpi_job(monkeypatch: pytest.MonkeyPatch, t
     command = [sys.executable, "-S", "-c", program]
     job = LaunchPlan(command, 1, 1, "127.0.0.1", str(tmp_path), "token", {})
     log = io.StringIO()
-    limits = Limits(30, math.inf, lambda: None, lambda rank: True, lambda rank: True)
+    limits = Limits(30, math.inf, lambda: None, lambda rank: True, lambda rank: True, lambda rank: False, lambda: False)
     report = run_part(job, 0, limits, LogWriter(log))
     assert (report.kind, report.reason) == ("", "")
     assert log.getvalue() == "[rank 0] ['MASTER_ADDR']\n"

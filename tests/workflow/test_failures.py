@@ -22,6 +22,8 @@ pytestmark = pytest.mark.slow
 
 FAULTY_ADAPTOR = '''"""Test double: torch_ddp with a fault on rank 1."""
 
+import os
+import signal
 import subprocess
 import time
 
@@ -46,14 +48,25 @@ def create_engine(job):
         subprocess.Popen(["sleep", "4242"], start_new_session=True)
     if FAULT == "nan":
         engine.read_loss = lambda loss: float("nan")
+    if job.rank == 1 and FAULT == "closing_hangs":
+        engine.close = lambda: time.sleep(600)
+    if job.rank == 1 and FAULT == "closing_crashes":
+        engine.close = lambda: os.kill(os.getpid(), signal.SIGSEGV)
+    if FAULT == "closing_fails":
+        engine.close = fail
     return engine
 
 
-def fail(batch):
+def fail(*batch):
     print("the last line before the end", flush=True)
     raise RuntimeError("this rank had enough")
 '''
-FAULTS = ("crash", "hang", "nan", "not_available", "same_share", "helper")
+CLOSING = {
+    "closing_hangs": "rank 1 had left its result and did not end by itself, so it is ended; the result counts",
+    "closing_crashes": "rank 1 was ended by SIGSEGV after it had left its result, which counts",
+    "closing_fails": "rank 1 ended with exit status 1 after it had left its result, which counts",
+}
+FAULTS = ("crash", "hang", "nan", "not_available", "same_share", "helper", *CLOSING)
 TWO = {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": [2]}}}
 SLOW = {"main": {"scaling": "strong", "cross": {"models": ["slow"], "num_gpus": [2]}}}
 
@@ -81,6 +94,7 @@ def faulty_project(
     frameworks = {**{f"faulty_{fault}": None for fault in FAULTS}, "torch_ddp": None}
     project.write_study(frameworks=frameworks, comparisons=TWO)
     project.edit("config/systems/local.yaml", "startup_timeout_s: 300", "startup_timeout_s: 40")
+    project.edit("scripts/launching/processes.py", "CLOSING_GRACE_S = 30.0", "CLOSING_GRACE_S = 3.0")
     with ended_afterwards(project):
         run = project.snakemake("tiny")
         assert_nothing_left(project)
@@ -125,6 +139,18 @@ def test_a_result_that_is_no_measurement_enters_no_comparison(
     assert row["status"] == status
     assert reason in row["reason"]
     assert row["batch_time_s"] == row["speedup"] == ""
+
+
+@pytest.mark.parametrize("fault", CLOSING)
+def test_what_goes_wrong_after_the_results_are_there_costs_nothing(
+    faulty_project: tuple[Project, Run], fault: str
+) -> None:
+    project, _ = faulty_project
+    (row,) = [row for row in project.measurements() if row["framework"] == f"faulty_{fault}"]
+    assert (row["status"], row["reason"]) == ("ok", "")
+    folder = project.record(f"faulty_{fault}", 2).parent
+    assert f"[launcher] {CLOSING[fault]}\n" in (folder / "log.txt").read_text()
+    assert not (folder / "failure.json").exists()
 
 
 def test_a_helper_in_a_session_of_its_own_is_ended_with_its_rank(faulty_project: tuple[Project, Run]) -> None:

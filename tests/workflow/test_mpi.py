@@ -94,6 +94,38 @@ def test_mpiexec_starts_the_ranks_and_a_killed_one_ends_them_all(
     assert_nothing_left(mpi_project)
 
 
+CRASHES_CLOSING = '''"""Test double: `nothing_mpi` whose rank 1 is ended by its library when everything is measured."""
+
+import os
+import signal
+
+from frameworks import nothing_mpi
+
+FRAMEWORK, unsupported_reason = nothing_mpi.FRAMEWORK, nothing_mpi.unsupported_reason
+
+
+def create_engine(job):
+    engine = nothing_mpi.create_engine(job)
+    engine.barrier = engine._communicator.Barrier
+    if job.rank == 1:
+        engine.close = lambda: os.kill(os.getpid(), signal.SIGSEGV)
+    return engine
+'''
+
+
+def test_a_rank_that_crashes_after_all_results_are_there_costs_nothing(mpi_project: Project) -> None:
+    (mpi_project.root / "scripts/frameworks/crashes_closing.py").write_text(CRASHES_CLOSING)
+    mpi_project.write_study(frameworks={"crashes_closing": None}, comparisons=TWO)
+    run = mpi_project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    record = mpi_project.record("crashes_closing", 2)
+    assert json.loads(record.read_text())["status"] == "ok"
+    assert (
+        "[launcher] rank 1 was ended by SIGSEGV after it had left its result" in (record.parent / "log.txt").read_text()
+    )
+    assert_nothing_left(mpi_project)
+
+
 def test_a_killed_launcher_takes_mpiexec_and_the_ranks_with_it(mpi_project: Project) -> None:
     snakemake = mpi_project.start("tiny")
     wait_until(lambda: len(mpi_project.ranks()) == 2 and mpi_project.started_ranks() == 2, "both ranks", 120)

@@ -73,7 +73,7 @@ install_environment() {
     (
         # Two first calls at once: the second waits, then finds everything installed.
         exec 8>>.venv.lock
-        "$python" -c 'import fcntl; fcntl.flock(8, fcntl.LOCK_EX)'
+        "$python" scripts/installation/turns.py 8 .venv.lock .venv
         if is_installed "$stamp" "$wanted"; then
             exit
         fi

@@ -12,7 +12,6 @@ changing a file back finds the one of before.
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from atomic import replace_when_complete
 from installation.pip_words import failure_words, tells_of_pip
+from installation.turns import wait_for_turn
 from launching.child import die_with_parent
 from whole_bytecode import remove_damaged
 
@@ -42,7 +42,7 @@ def main() -> int:
     die_with_parent(os.getppid())
     args.folder.parent.mkdir(parents=True, exist_ok=True)
     with args.folder.with_suffix(".lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        wait_for_turn(lock.fileno(), lock.name, str(args.folder))
         # Not resolve(): an environments/ that is a link belongs to this project all the same.
         folder = args.folder.absolute()
         python = folder / "bin" / "python"

@@ -21,12 +21,14 @@ def host_lock(
     """Hold the host's lock; `on_wait` is told once, with the holder, when another cell is being timed.
 
     path: the lock's file; by default LOCK_PATH, or what LOCK_VARIABLE names. `keep_waiting` is asked between tries;
-    InterruptedError when it says no.
+    InterruptedError when it says no. ValueError where the file system has no locks: without one times would be wrong,
+    and nothing would show it.
     """
-    descriptor = _open(path or Path(os.environ.get(LOCK_VARIABLE) or LOCK_PATH))
+    path = path or Path(os.environ.get(LOCK_VARIABLE) or LOCK_PATH)
+    descriptor = _open(path)
     try:
         told = False
-        while not _try(descriptor):
+        while not _try(descriptor, path):
             if not told:
                 holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
                 on_wait(f"another cell is being timed on this host ({holder or 'holder unknown'}); waiting for it")
@@ -42,11 +44,16 @@ def host_lock(
         os.close(descriptor)
 
 
-def _try(descriptor: int) -> bool:
+def _try(descriptor: int, path: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:  # Lustre without the mount option flock: ENOSYS; others ENOLCK, EOPNOTSUPP
+        raise ValueError(
+            f"{path} cannot be locked ({error.strerror}), and without a lock two cells could be timed at once on this "
+            f"host: set {LOCK_VARIABLE} to a file on a local disk, the same for every call"
+        ) from None
     return True
 
 

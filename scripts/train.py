@@ -20,7 +20,7 @@ from typing import Any
 from corpus.verify import open_tokens
 from launching.child import LAUNCHER_VARIABLE, die_with_parent, limit_memory
 from launching.exchange import Exchange, RankFailure
-from launching.placement import host_name
+from launching.placement import node_of_rank
 from matrix.cells import cell_from_identity
 from matrix.frameworks import load_adaptor
 from training.batches import BatchReader
@@ -120,7 +120,7 @@ def rank_facts(
     return {
         "rank": job.rank,
         "local_rank": job.local_rank,
-        "host": host_name(),
+        "host": node_of_rank(),
         "device_name": engine.device_name,
         "data_rank": engine.data_rank,
         "data_size": engine.data_size,

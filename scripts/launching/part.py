@@ -19,7 +19,7 @@ from launching.environment import rank_variables, shared_settings, threads_per_p
 from launching.host_load import host_memory_kills, read_host_clock, spent_s
 from launching.inherited import rank_environment
 from launching.login_shell import without_shell_settings
-from launching.placement import Part, host_name, parts
+from launching.placement import NODE_VARIABLE, Part, host_name, parts
 from launching.processes import Ending, Limits, LogWriter, RankCommand, run_ranks
 from training.rendezvous import TIMEOUT_S, meeting_variables
 from training.thread_limits import openmp_lacked_a_thread, tasks_ran_out
@@ -99,20 +99,21 @@ class PartReport:
 def run_part(job: LaunchPlan, index: int, limits: Limits, log: LogWriter) -> PartReport:
     """Run the ranks of part `index` of the job, on this machine, to their common end."""
     part = job.parts()[index]
+    host = host_name()  # once: it may change meanwhile, and what the ranks are told is what the report says
     cores, threads, settings = job.shares(part.local_size)
     kills_before = host_memory_kills()
     before = read_host_clock()
     lacking = missing_gpus(part.local_size, os.environ) if job.gpus_visible else ""
     if lacking:
-        ending = Ending("gpu_missing", f"node {host_name()} {lacking}")
+        ending = Ending("gpu_missing", f"node {host} {lacking}")
     else:
-        ending = run_ranks(_commands(job, part, settings), limits, log)
+        ending = run_ranks(_commands(job, part, host, settings), limits, log)
     after = read_host_clock()
     kills_after = host_memory_kills()
     return PartReport(
         part=index,
         node=part.node,
-        host=host_name(),
+        host=host,
         cpu_cores=cores,
         threads_per_process=threads,
         settings=settings,
@@ -164,7 +165,7 @@ def missing_gpus(wanted: int, environment: Mapping[str, str]) -> str:
     return ""
 
 
-def _commands(job: LaunchPlan, part: Part, settings: Mapping[str, str]) -> list[RankCommand]:
+def _commands(job: LaunchPlan, part: Part, host: str, settings: Mapping[str, str]) -> list[RankCommand]:
     def variables(rank: int) -> dict[str, str]:
         local = part.first_local + rank - part.ranks.start
         return rank_variables(rank, local, job.num_gpus, part.local_size)
@@ -174,5 +175,11 @@ def _commands(job: LaunchPlan, part: Part, settings: Mapping[str, str]) -> list[
     is_started = job.in_slurm or job.mpi
     environment = os.environ if is_started else without_shell_settings(os.environ, in_slurm=False)
     inherited = rank_environment(environment, in_slurm=job.in_slurm, mpi=job.mpi)
-    shared: dict[str, Any] = {**inherited, **settings, **meeting, LAUNCHER_VARIABLE: str(os.getpid())}
+    shared: dict[str, Any] = {
+        **inherited,
+        **settings,
+        **meeting,
+        NODE_VARIABLE: host,
+        LAUNCHER_VARIABLE: str(os.getpid()),
+    }
     return [RankCommand(rank, job.command, {**shared, **variables(rank)}) for rank in part.ranks]

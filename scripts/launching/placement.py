@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+# How its launcher calls the node of a rank.
+NODE_VARIABLE = "SCALING_EVAL_NODE"
 
 
 def ranks_by_node(num_ranks: int, num_nodes: int) -> list[range]:
@@ -41,3 +45,10 @@ def parts(num_ranks: int, num_nodes: int, *, one_rank_each: bool) -> list[Part]:
 def host_name() -> str:
     """The node as its scheduler calls it (several nodes may be one machine), else the machine's name."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def node_of_rank(environment: Mapping[str, str] = os.environ) -> str:
+    """The node that this rank runs on, as its launcher calls it: a container has a name of its own, which says nothing
+    of the machine, and a machine may get another name meanwhile.
+    """
+    return environment.get(NODE_VARIABLE) or host_name()

@@ -16,7 +16,7 @@ from launching.exchange import Exchange
 from launching.inherited import starting_environment
 from launching.login_shell import without_shell_settings
 from launching.part import LaunchPlan, PartReport, silent_part
-from launching.placement import ranks_by_node
+from launching.placement import Part, ranks_by_node
 from launching.processes import (
     POLL_S,
     TERMINATE_GRACE_S,
@@ -73,9 +73,19 @@ def run_step(
     out_of_memory = any(word in line for word in MEMORY_WORDS for line in words)
     reported = {report.part for report in reports}
     wall_s = time.monotonic() - began
-    silent = [silent_part(job, i, names[part.node], wall_s) for i, part in enumerate(parts) if i not in reported]
+    silent = [
+        silent_part(job, index, _node_of(part, names, exchange), wall_s)
+        for index, part in enumerate(parts)
+        if index not in reported
+    ]
     ending = stopped or step_ending(starter.name, step.returncode, reports, silent, words)
     return ending, sorted([*reports, *silent], key=lambda report: report.part), out_of_memory
+
+
+def _node_of(part: Part, names: Sequence[str], exchange: Exchange) -> str:
+    """Return the node of a part as its first rank told it; one that left no result goes by what the starter knows."""
+    result = exchange.read_result(part.ranks.start)
+    return result["rank"]["host"] if result else names[part.node]
 
 
 def _watch(

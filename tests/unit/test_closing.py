@@ -16,6 +16,7 @@ from launching import step
 from launching.exchange import Exchange
 from launching.part import LaunchPlan
 from launching.processes import Closing, Limits, LogWriter, RankCommand, run_ranks, start_process
+from launching.starters import Starter
 
 # A rank without a framework: it leaves a result where it is told to, then does what it is told to.
 RANK = """
@@ -116,3 +117,17 @@ def test_a_starter_that_hangs_when_all_results_are_there_is_ended(
         hanging.send_signal(signal.SIGKILL)
         hanging.wait()
     assert ending is not None and (ending.kind, ending.reason) == ("killed", "srun did not end")
+
+
+def test_a_part_that_is_killed_after_its_result_is_on_the_node_that_its_rank_told(tmp_path: Path) -> None:
+    """mpiexec kills the others when a rank crashes closing. Slurm may not say how it calls the nodes, and a record of
+    which launcher and ranks name other nodes does not count.
+    """
+    for rank in range(2):
+        Exchange(tmp_path).write_result(rank, {"rank": {"host": "n7"}})
+    job = LaunchPlan(["true"], 2, 1, "127.0.0.1", str(tmp_path), "token", {}, mpi=True)
+    dies = Starter("srun", ["sh", "-c", "kill -KILL $$"], ["SLURM_PROCID"], [])
+    with (tmp_path / "log.txt").open("w") as log:
+        ending, reports, _ = step.run_step(Exchange(tmp_path), job, dies, SCRIPTS, limits(tmp_path), LogWriter(log))
+    assert ending.kind == "killed" and Exchange(tmp_path).has_all_results(2)
+    assert [report.host for report in reports] == ["n7", "n7"]

@@ -7,6 +7,7 @@ import io
 import math
 import os
 import re
+import socket
 import sys
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from launching.environment import shared_settings
 from launching.inherited import MPIEXEC, rank_environment, starting_environment, tells_a_place
 from launching.login_shell import dropped_settings, without_shell_settings
 from launching.part import LaunchPlan, run_part
+from launching.placement import NODE_VARIABLE
 from launching.processes import Limits, LogWriter
+from matrix.sources import SCRIPTS
 
 # As the starters leave them: MPICH's Hydra, Intel MPI, Open MPI, PALS, torchrun, horovodrun, JAX.
 PLACES = {
@@ -38,6 +41,8 @@ SETTINGS = {
     },
     **{"SLURMD_NODENAME": "n1", "PATH": "/bin", "PYTHONPATH": "/mine"},
 }
+
+LIMITS = Limits(30, math.inf, lambda: None, lambda rank: True, lambda rank: True, lambda rank: False, lambda: False)
 
 
 @pytest.mark.parametrize("in_slurm", [False, True])
@@ -100,8 +105,7 @@ def test_a_cell_runs_in_a_shell_of_an_mpi_job(monkeypatch: pytest.MonkeyPatch, t
     command = [sys.executable, "-S", "-c", program]
     job = LaunchPlan(command, 1, 1, "127.0.0.1", str(tmp_path), "token", {})
     log = io.StringIO()
-    limits = Limits(30, math.inf, lambda: None, lambda rank: True, lambda rank: True, lambda rank: False, lambda: False)
-    report = run_part(job, 0, limits, LogWriter(log))
+    report = run_part(job, 0, LIMITS, LogWriter(log))
     assert (report.kind, report.reason) == ("", "")
     assert log.getvalue() == "[rank 0] ['MASTER_ADDR']\n"
     assert os.environ["PMI_FD"] == "777"  # only ranks go without
@@ -147,8 +151,22 @@ def test_a_rank_has_what_the_system_file_names_and_not_what_the_shell_set(
     program = f"import os; print({{name: os.environ[name] for name in {names} if name in os.environ}})"
     job = LaunchPlan([sys.executable, "-S", "-c", program], 1, 1, "127.0.0.1", str(tmp_path), "token", chosen)
     log = io.StringIO()
-    limits = Limits(30, math.inf, lambda: None, lambda rank: True, lambda rank: True)
-    report = run_part(job, 0, limits, LogWriter(log))
+    report = run_part(job, 0, LIMITS, LogWriter(log))
     assert (report.kind, report.reason) == ("", "")
     assert ast.literal_eval(log.getvalue().removeprefix("[rank 0] ")) == CHOICE | chosen
     assert all(report.settings[name] == value for name, value in chosen.items())  # the record's launch.environment
+
+
+def test_in_a_container_a_rank_knows_its_node_as_its_launcher_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The record was refused, since the rank told the container's name. The program stands in for a container."""
+    for name in ("SLURMD_NODENAME", NODE_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    program = "import socket; socket.gethostname = lambda: 'container-7f3a'; from launching.placement import *; "
+    command = [sys.executable, "-c", f"{program} print(host_name(), node_of_rank())"]
+    job = LaunchPlan(command, 1, 1, "127.0.0.1", str(tmp_path), "token", {"PYTHONPATH": str(SCRIPTS)})
+    log = io.StringIO()
+    report = run_part(job, 0, LIMITS, LogWriter(log))
+    assert log.getvalue() == f"[rank 0] container-7f3a {report.host}\n"
+    assert report.host == socket.gethostname()

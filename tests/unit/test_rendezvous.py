@@ -133,7 +133,7 @@ def test_a_rank_that_never_comes_is_waited_for_no_longer_than_that(tmp_path: Pat
 
 def test_the_launch_says_how_long_ranks_may_wait(tmp_path: Path) -> None:
     plan = LaunchPlan(["python"], 1, 1, "127.0.0.1", str(tmp_path), "ours", {}, startup_timeout_s=900.0)
-    commands = _commands(plan, plan.parts()[0], {})
+    commands = _commands(plan, plan.parts()[0], "n0", {})
     assert meeting_of_this_launch(commands[0].environment).timeout_s == 900.0
 
 

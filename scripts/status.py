@@ -25,6 +25,7 @@ from matrix.config import read_config
 from matrix.errors import ConfigError, nearest
 from matrix.outcomes import RECORDED_STATUSES, Outcome
 from matrix.plan import PlannedCell, Study, record_path
+from matrix.plan_lines import threads_words
 from matrix.studies import load_study, study_names
 from metrics.circumstances import BUSY_HOST_PERCENT, others_cpu_percent
 from records.reading import read_outcomes
@@ -251,6 +252,8 @@ def summary(study: Study, rows: Sequence[Mapping[str, object]]) -> str:
     hours = sum(float(str(row["gpu_hours"])) for row in rows if row["gpu_hours"] != "")
     unit, units = ("process", "processes") if study.system.device == "cpu" else ("GPU", "GPUs")
     text += f"; {hours_text(hours)} {unit}-hours of the {units} that measured them"
+    if study.system.threads_derived:
+        text += f"; {threads_words(study.system)}"
     if changed:
         text += f"; {changed} measured by other code than today's (status.py forget --code-changed {study.name})"
     return text

@@ -13,6 +13,18 @@ from matrix.frameworks import load_adaptor
 from matrix.memory_estimate import RESERVE_GIB, gpu_memory_gib
 from matrix.plan import Study, without_record
 from matrix.predictions import cell_estimate, missing_kernels, straddles_nodes
+from matrix.systems import System
+
+
+def threads_words(system: System) -> str:
+    """Return how many threads a CPU process has and from what that follows, where the system file does not give it: on
+    other cores these are other cells.
+    """
+    return (
+        f"threads of a process: {system.threads_per_process} ({system.threads_derived})"
+        if system.threads_derived
+        else ""
+    )
 
 
 def plan_lines(study: Study, hardware: Mapping[str, Any] | None = None) -> list[str]:
@@ -44,7 +56,8 @@ def missing_lines(study: Study, results: Path, hardware: Mapping[str, Any] | Non
     missing = without_record(study, results)
     repeats = Counter(planned.cell.cell_id for planned in missing)
     if study.runnable():
-        yield f"{study.name}: {len(missing)} of {len(study.runnable())} cells to measure on {study.system.name}"
+        head = f"{study.name}: {len(missing)} of {len(study.runnable())} cells to measure on {study.system.name}"
+        yield "; ".join(filter(None, (head, threads_words(study.system))))
     for cell in {planned.cell.cell_id: planned.cell for planned in missing}.values():
         times = f", {repeats[cell.cell_id]} repeats" if repeats[cell.cell_id] > 1 else ""
         limit = f"at most {study.limit_minutes(cell):g} minutes"

@@ -65,6 +65,7 @@ class System:
     gpus_per_node: int
     max_gpus: int
     threads_per_process: int | None = None  # on a CPU; None: a node's cores are divided among its processes
+    threads_derived: str = ""  # from what, where the system file says `equal`: "4 cores of this call / 2 cpu_processes"
     memory_limit_gib: float | None = None
     startup_timeout_s: float = 300.0
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -104,13 +105,15 @@ def system_from_config(name: str, config: Mapping[str, Any], found: tuple[str, .
     else:
         per_node = len(gpus) if config["gpus_per_node"] == "auto" else config["gpus_per_node"]
         devices = tuple(config["devices"]) or tuple(dict.fromkeys(gpus))
+    threads, derived = _threads_per_process(config, device, per_node)
     return System(
         name=name,
         device=device,
         devices=devices,
         gpus_per_node=per_node,
         max_gpus=per_node * config["num_nodes"],
-        threads_per_process=_threads_per_process(config, device, per_node),
+        threads_per_process=threads,
+        threads_derived=derived,
         memory_limit_gib=config["memory_limit_gib"],
         startup_timeout_s=config["startup_timeout_s"],
         environment=dict(config["environment"]),
@@ -120,8 +123,9 @@ def system_from_config(name: str, config: Mapping[str, Any], found: tuple[str, .
     )
 
 
-def _threads_per_process(config: Mapping[str, Any], device: str, processes_per_node: int) -> int | None:
-    """Return the threads of every CPU process; None where a node's cores are divided among the processes of a cell.
+def _threads_per_process(config: Mapping[str, Any], device: str, processes_per_node: int) -> tuple[int | None, str]:
+    """Return the threads of every CPU process, None where a node's cores are divided among the processes of a cell; and
+    from what they were derived, empty where the file gives them.
 
     `equal` is a share that stays the same whatever the number of processes, so that more processes are more hardware.
     """
@@ -129,14 +133,16 @@ def _threads_per_process(config: Mapping[str, Any], device: str, processes_per_n
     if device == "cuda":
         if config["device"] == "cuda" and isinstance(given, int):
             raise ValueError("threads_per_process is for CPU processes, which stand for GPUs; remove it")
-        return None
+        return None, ""
     if given == "shared":
-        return None
+        return None, ""
     if given != "equal":
-        return given
+        return given, ""
     if "slurm" in config:
-        return config["slurm"]["cpus_per_gpu"]
-    return max(1, available_cores() // processes_per_node)
+        return config["slurm"]["cpus_per_gpu"], "slurm.cpus_per_gpu"
+    cores = available_cores()
+    key = "cpu_processes" if config["gpus_per_node"] == "auto" else "gpus_per_node"
+    return max(1, cores // processes_per_node), f"{cores} cores of this call / {processes_per_node} {key}"
 
 
 def _slurm_site(config: Mapping[str, Any]) -> SlurmSite:

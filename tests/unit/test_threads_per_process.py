@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ import matrix.systems
 from matrix.cells import Cell, cell_from_identity
 from matrix.config import check_config
 from matrix.errors import ConfigError
+from matrix.plan_lines import missing_lines
 from matrix.studies import load_models
 from matrix.systems import System, system_from_config
+from status import summary
 from studies import ROOT, cpu_system, expand, study_config
 
 # The demo as it was when its records were made: ids of cells that people have paid for, which may never change.
@@ -123,6 +126,26 @@ def test_what_the_key_comes_to_on_a_cpu(
 ) -> None:
     monkeypatch.setattr(matrix.systems, "available_cores", lambda: cores)
     assert system_of({"device": "cpu", **config}).threads_per_process == threads
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"cpu_processes": 3}, "threads of a process: 2 (8 cores of this call / 3 cpu_processes)"),
+        ({"gpus_per_node": 2}, "threads of a process: 4 (8 cores of this call / 2 gpus_per_node)"),
+        ({"gpus_per_node": 4, "slurm": {"cpus_per_gpu": 5}}, "threads of a process: 5 (slurm.cpus_per_gpu)"),
+        ({"threads_per_process": 3}, ""),
+        ({"threads_per_process": "shared"}, ""),
+    ],
+)
+def test_a_plan_and_a_status_say_where_the_number_is_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: dict[str, Any], words: str
+) -> None:
+    """With other cores all cells are other ones, and nothing else would show why they are all missing."""
+    monkeypatch.setattr(matrix.systems, "available_cores", lambda: 8)
+    study = expand(study_config(), system_of({"device": "cpu", **config}))
+    heading, told = next(missing_lines(study, tmp_path)), summary(study, [])
+    assert (words in heading and words in told) if words else not any("threads" in text for text in (heading, told))
 
 
 def test_gpus_have_no_number_of_threads() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +14,9 @@ from matrix.memory_estimate import RESERVE_GIB, gpu_memory_gib
 from matrix.plan import Study, without_record
 from matrix.predictions import cell_estimate, missing_kernels, straddles_nodes
 from matrix.systems import System
+
+# Numbers of GPUs that are written out in a line.
+MOST_LISTED = 12
 
 
 def threads_words(system: System) -> str:
@@ -36,13 +39,21 @@ def plan_lines(study: Study, hardware: Mapping[str, Any] | None = None) -> list[
     lines += [f"{study.name}: {cell.label()}: unsupported: {reason}" for cell, reason in reasons.values()]
     too_large = study.too_large()
     if too_large:
-        sizes = sorted({planned.cell.num_gpus for planned in too_large})
-        needed = counted(", ".join(map(str, sizes)), study.system.device)
+        sizes = {planned.cell.num_gpus for planned in too_large}
+        needed = counted(listed_numbers(sizes), study.system.device)
         lines.append(
             f"{study.name}: {len(too_large)} cells planned and not started: they need {needed}, "
             f"this system ({study.system.name}) has {study.system.max_gpus}"
         )
     return lines
+
+
+def listed_numbers(numbers: Collection[int]) -> str:
+    """Return "48, 96, 192"; of more than a line can show, only from which to which."""
+    ordered = sorted(numbers)
+    if len(ordered) > MOST_LISTED:
+        return f"from {ordered[0]} to {ordered[-1]}"
+    return ", ".join(map(str, ordered))
 
 
 def missing_lines(study: Study, results: Path, hardware: Mapping[str, Any] | None = None) -> Iterator[str]:

@@ -213,3 +213,43 @@ def test_the_plan_begins_with_it() -> None:
     assert first.startswith("study: V100 has compute capability 7.0")
     assert any("not started" in line for line in others)
     assert not any("compute capability" in line for line in plan_lines(study))
+
+
+# -- studies that no system is large enough for ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_nodes", [2, 10**9])
+@pytest.mark.parametrize(
+    ("framework", "layout"),
+    [("torch_ddp", {}), ("torch_fsdp", {}), ("torch_tensor", {"tensor_parallel": 2}), ("axonn", {}), ("deepspeed", {})],
+)
+def test_as_many_gpus_as_a_study_may_name_are_planned_at_once(
+    framework: str, layout: dict[str, Any], num_nodes: int, tmp_path: Path
+) -> None:
+    """Whatever looked at every GPU or every node of a plan would never come back from a thousand million."""
+    most = 10**9
+    study = study_on(
+        gpu_system(gpus_per_node=3, max_gpus=3 * num_nodes),
+        frameworks={framework: {"layouts": [layout]}},
+        global_batch_size=most,
+        comparisons=comparison("strong", [("small", most)]),
+    )
+    hardware = load_hardware(ROOT)
+    lines = [*plan_lines(study, hardware), *missing_lines(study, tmp_path, hardware)]
+    lines.append(budget(study, tmp_path, [], hardware).words())
+    assert any(f"{most} GPU" in line for line in lines)
+    assert max(map(len, lines)) < 400
+
+
+def test_only_so_many_numbers_of_gpus_are_written_out() -> None:
+    some, many = (
+        study_on(
+            gpu_system(),
+            global_batch_size=None,
+            batch_size_per_gpu=1,
+            comparisons=comparison("none", [("small", 9 + number) for number in range(points)]),
+        )
+        for points in (3, 300)
+    )
+    assert "3 cells planned and not started: they need 9, 10, 11 GPUs, this system" in plan_lines(some)[-1]
+    assert "300 cells planned and not started: they need from 9 to 308 GPUs, this system" in plan_lines(many)[-1]

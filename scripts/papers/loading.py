@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
 import papers
+from matrix.cells import Cell
 
 
 def load_paper(name: str) -> ModuleType:
@@ -52,6 +53,16 @@ def check_outputs(paper: str, tables: Iterable[str], figures: Iterable[str], sca
                     f"{kind}s: {name} shows comparisons whose scaling is {' or '.join(needed[name])}, and the study's "
                     f"are {', '.join(sorted(set(scalings)))}; take the {kind} out, or add such a comparison"
                 )
+
+
+def check_cells(paper: str, cells: Sequence[Cell]) -> None:
+    """Raise ValueError, beginning with the key, where the paper's tables could not be filled from a study's cells.
+
+    A paper that can tell has a function `check_cells`.
+    """
+    check = getattr(load_paper(paper), "check_cells", None)
+    if check:
+        check(cells)
 
 
 def _find(paper: str, kind: str, functions: dict[str, Callable[..., Any]], name: str) -> Callable[..., Any]:

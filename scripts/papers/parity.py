@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
+from matrix.cells import Cell
 from metrics.losses import losses_from_text, max_relative_difference
 from papers.endings import REASON_CHARACTERS, shortened, status_text
 from papers.rendering import DISPLAYS, EMPTY, Display
@@ -42,6 +44,23 @@ def parity(data: StudyData) -> pd.DataFrame:
     frame["within_tolerance"] = frame["within_tolerance"].astype("boolean")
     frame.attrs[DISPLAYS] = (_display(data, frame),)
     return frame
+
+
+def check_cells(cells: Sequence[Cell]) -> None:
+    """Raise ValueError where a cell has no reference, one process of plain torch that trains the same."""
+    held = {
+        (c.model.name, c.global_batch_size) for c in cells if c.framework == REFERENCE_FRAMEWORK and c.num_gpus == 1
+    }
+    lacking = next((c for c in cells if (c.model.name, c.global_batch_size) not in held), None)
+    if lacking is None:
+        return
+    what = f"the table parity compares losses with those of {REFERENCE_FRAMEWORK} on 1 GPU"
+    if not any(cell.framework == REFERENCE_FRAMEWORK for cell in cells):
+        raise ValueError(f"frameworks: {what}, which is not among them; add {REFERENCE_FRAMEWORK}")
+    raise ValueError(
+        f"comparisons: {what}, and there is no such cell of {lacking.model.name} with a global batch of "
+        f"{lacking.global_batch_size}, as {lacking.framework} on {lacking.num_gpus} has it; add it, or take that out"
+    )
 
 
 def _setting(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 import frameworks
+from matrix.cells import Cell
 from matrix.errors import ConfigError
 from matrix.frameworks import environment_identity, load_adaptor
-from papers.loading import check_outputs
+from matrix.studies import load_study
+from papers.loading import check_cells, check_outputs
 from papers.reference import read_reference
+from studies import expand, study_config
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "reference" / "axonn_2021.csv"
@@ -43,6 +46,45 @@ def test_outputs_that_a_comparison_fills() -> None:
     check_outputs("axonn", ["hyperparameters"], [], ["none"])
     check_outputs("axonn", [], ["training_time", "percentage_of_peak"], ["weak_model"])
     check_outputs("parity", ["parity"], [], ["none"])
+
+
+def parity_cells(frameworks: dict[str, Any], **comparison: Any) -> list[Cell]:
+    """Of a study of the model small on 1 and 2 GPUs."""
+    cross = {"models": ["small"], "num_gpus": [1, 2]}
+    comparisons = {"main": {"scaling": "none", "cross": cross, **comparison}}
+    return [one.cell for one in expand(study_config(frameworks=frameworks, comparisons=comparisons)).planned]
+
+
+PLAIN = {"torch_plain": {"layouts": [{"num_gpus": [1]}]}}
+
+
+@pytest.mark.parametrize(
+    ("frameworks", "comparison", "expected"),
+    [
+        ({"torch_ddp": None}, {}, r"^frameworks: the table parity .* torch_plain on 1 GPU, .*; add torch_plain$"),
+        (
+            {**PLAIN, "torch_ddp": None},
+            {"points": [{"model": "large", "num_gpus": 2}]},
+            r"^comparisons: .* no such cell of large with a global batch of 8, as torch_ddp on 2 has it; add it",
+        ),
+        (
+            {**PLAIN, "torch_ddp": None},
+            {"points": [{"model": "small", "num_gpus": 2, "global_batch_size": 4}]},
+            r"^comparisons: .* no such cell of small with a global batch of 4, as torch_ddp on 2",
+        ),
+    ],
+    ids=["framework", "model", "batch"],
+)
+def test_parity_without_what_it_is_against(frameworks: Any, comparison: Any, expected: str) -> None:
+    """All cells were measured, and the table had nothing in it."""
+    with pytest.raises(ValueError, match=expected):
+        check_cells("parity", parity_cells(frameworks, **comparison))
+
+
+def test_parity_with_what_it_is_against() -> None:
+    check_cells("parity", parity_cells({**PLAIN, "torch_ddp": None}))
+    check_cells("axonn", parity_cells({"torch_ddp": None}))
+    check_cells("parity", [one.cell for one in load_study("parity", "local", ROOT).planned])
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,13 @@ def test_the_command_line_is_checked_as_the_file_is(fresh_project: Project) -> N
             "11 batches of 10000 sequences of 8 tokens (tiny) need 880,002 tokens",
         ),
         ({"reference": "wrong"}, "reference: reference/wrong.csv: no column paper"),
+        (
+            {"paper": "parity", "tables": ["parity"], "frameworks": {"torch_ddp": None}},
+            "frameworks: the table parity compares losses with those of torch_plain on 1 GPU, which is not among them",
+        ),
         ({"frameworks": {"open": None}}, "frameworks.open: envs/open.txt: line 1: 'numpy' leaves the version open"),
     ],
-    ids=["table", "tokens", "reference", "environment"],
+    ids=["table", "tokens", "reference", "parity", "environment"],
 )
 def test_what_could_not_be_used_is_told_before_anything_trains(
     fresh_project: Project, changes: dict[str, Any], says: str

@@ -28,7 +28,7 @@ from matrix.plan import index_cells, study_folder, without_record, record_path
 from matrix.plan_lines import missing_lines, plan_lines
 from matrix.studies import load_hardware, load_study, load_system, misspelt_studies, study_names, unusable_studies
 from matrix.tokens_needed import check_enough_tokens, token_count
-from papers.loading import check_outputs
+from papers.loading import check_cells, check_outputs
 from papers.reference import read_reference
 from scheduling.endings import ask_slurm_for_reasons
 from scheduling.failed_steps import note_failed_steps
@@ -119,6 +119,7 @@ def check_study(name):
     where = f"config/studies/{name}.yaml"
     try:
         check_outputs(study.paper, study.tables, study.figures, [c.scaling for c in study.comparisons])
+        check_cells(study.paper, [planned.cell for planned in study.planned])
     except ValueError as error:
         stop(f"{where}: {error}")
     if study.reference:

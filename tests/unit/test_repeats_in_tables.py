@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from factories import data_of, make_cell, make_comparison, make_record, make_study, measured_study, ok, planned
+from factories import LOSSES, data_of, make_cell, make_comparison, make_record, make_study, measured_study, ok, planned
 from matrix.cells import Layout
 from matrix.outcomes import Outcome
 from papers import axonn, axonn_figures
@@ -124,6 +124,22 @@ def test_a_baseline_is_exactly_one_whatever_its_repeats() -> None:
     # 256 tokens in a mean of 3.4 s / 3; the two frameworks share neither colour nor line.
     ideals = [line for line in throughput.lines if line.is_dashed()]
     assert [line.get_ydata()[0] for line in ideals] == pytest.approx([256 * 3 / 3.4] * 2)
+
+
+@pytest.mark.parametrize("how", ["differ", "oom", "nan"])
+def test_every_row_over_an_unsteady_baseline_says_so(how: str) -> None:
+    study, outcomes = measured_study(
+        {("a", 1): [1.0, 1.0, 2.0 if how == "differ" else 1.0], ("a", 2): 0.6, ("a", 4): 0.3}
+    )
+    if how != "differ":
+        third = next(one for one in study.planned if (one.cell.num_gpus, one.repeat) == (1, 3))
+        losses = ["nan"] * 11 if how == "nan" else LOSSES
+        outcomes[third.key] = ok(make_record(third.cell, 3, status=how, reason="it did", losses=losses))
+    frame = axonn.strong_scaling(data_of(study, outcomes))
+    assert list(frame["num_gpus"]) == [1, 2, 4] and all(frame["speedup"] > 0)
+    assert [note.count("its baseline is unsteady") for note in frame["notes"]] == [0, 1, 1]
+    shown = to_markdown(frame)
+    assert all(f"- tiny on {number} processes, a: its baseline is unsteady" in shown for number in (2, 4))
 
 
 def test_repeats_that_differ_twofold_are_shown_with_a_note_and_lead_nobody() -> None:

@@ -30,6 +30,7 @@ if workflow.is_main_process:
     asked_studies = set(study_names(ROOT)).intersection(sys.argv) or settings["studies"]
     for study_name in asked_studies:
         check_study(study_name)
+    tell_of_files(sys.argv[1:])
     find_jobs_in_queue(settings["system"])
 
 
@@ -71,6 +72,7 @@ for number, awaited in enumerate(chunks(jobs_in_queue, 100), start=1):
 
 onstart:
     note_owner(Path.cwd())
+    remove_left_notes()
     check_start()
     tell_shell_settings()
     tell_jobs_what_is_asked()

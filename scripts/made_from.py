@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from atomic import write_json
+from launching.placement import host_name
 from matrix.cells import identity_hash
 from matrix.outcomes import KINDS_THAT_STAY, Outcome
 from matrix.plan import Study, record_path, study_folder
@@ -19,6 +23,7 @@ from matrix.sources import AROUND_THE_LOOP, combined_digest
 
 FOLDER = "made_from"
 OUTPUT = "the output itself"
+DRAWN_FILE = re.compile(r"results/([^/]+)/([^/]+)/(?:(tables|figures)/([^/]+)\.\w+|measurements\.csv)")
 Digests = Mapping[str, str]
 
 
@@ -114,6 +119,32 @@ def measurements_changes(study: Study, root: Path) -> list[str]:
     folder = study_folder(root / "results", study)
     path = made_from_path(folder, "measurements")
     return what_changed(path, measurements_digests(study, root), folder / "measurements.csv")
+
+
+def change_note(folder: Path) -> Path:
+    """Return a path in `folder` that no other call has, from which `left_notes` can tell whose it is."""
+    return folder / f"{time.time_ns()}-{os.getpid()}-{host_name()}.txt"
+
+
+def left_notes(folder: Path) -> list[Path]:
+    """Return the change notes of this machine's calls that are gone: killed, they could not remove them."""
+    left = []
+    for path in folder.glob("*.txt"):
+        _, pid, host = [*path.stem.split("-", 2), "", ""][:3]
+        if host == host_name() and pid.isdecimal() and not Path(f"/proc/{pid}").exists():
+            left.append(path)
+    return left
+
+
+def drawn_file(path: str) -> tuple[str, str, str, str] | None:
+    """Return (system, study, kind, name) of a table, a figure or the measurements by the path of its file; None of any
+    other path.
+    """
+    found = DRAWN_FILE.fullmatch(path)
+    if not found:
+        return None
+    system, study, folder, name = found.groups()
+    return system, study, folder.removesuffix("s") if folder else "measurements", name or ""
 
 
 def _cells_digest(study: Study) -> str:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from factories import make_record
 from made_from import (
+    change_note,
     drawn_changes,
+    drawn_file,
     is_settled,
+    left_notes,
     made_from_path,
     measurements_changes,
     measurements_digests,
@@ -131,3 +135,35 @@ def test_what_the_next_call_has_to_mend_is_not_settled() -> None:
     assert is_settled({("a", 1): Outcome("ok"), ("b", 1): Outcome("missing", "", "crash")})
     for kind in ("corrupt_record", "unreadable_record"):
         assert not is_settled({("a", 1): Outcome("ok"), ("b", 1): Outcome("missing", "", kind)})
+
+
+def test_notes_of_killed_calls_are_found_and_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "login-2.site")
+    killed = subprocess.Popen(["true"])
+    killed.wait()
+    left = tmp_path / f"1-{killed.pid}-login-2.site.txt"
+    others = (
+        change_note(tmp_path),
+        tmp_path / f"1-{killed.pid}-login-1.site.txt",
+        tmp_path / f"1-{killed.pid}.txt",  # as it was called before
+        tmp_path / "notes.txt",
+    )
+    for path in (left, *others):
+        path.touch()
+    assert left_notes(tmp_path) == [left]
+    assert left_notes(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("results/local/demo/tables/weak_scaling.md", ("local", "demo", "table", "weak_scaling")),
+        ("results/n-1/demo/figures/a.b.svg", ("n-1", "demo", "figure", "a.b")),
+        ("results/local/demo/measurements.csv", ("local", "demo", "measurements", "")),
+        ("results/local/demo/measurements.columns.csv", None),
+        ("results/local/demo/tables/weak_scaling", None),
+        ("demo", None),
+    ],
+)
+def test_an_output_is_known_by_its_path(path: str, expected: tuple[str, str, str, str] | None) -> None:
+    assert drawn_file(path) == expected

@@ -250,6 +250,15 @@ def test_tables_follow_measurements_that_a_killed_call_left(project: Project) ->
     assert not (project.root / "results/changes").exists()
 
 
+def test_a_table_that_is_asked_for_by_its_file_says_where_it_stays_behind(project: Project) -> None:
+    table = "results/local/tiny/tables/strong_scaling.md"
+    assert "stays as it is" not in project.snakemake("-n", table).output
+    project.write_study(title="another title")
+    run = project.snakemake("-n", table)
+    assert f"{table} stays as it is, though what it was made from has changed (config/studies/tiny.yaml" in run.output
+    assert "ask for the study (tiny)" in run.output
+
+
 def test_a_record_that_comes_back_is_in_the_tables_again(project: Project) -> None:
     """Tables of what there was without it must not pass for up to date, however old it is."""
     record = project.record("torch_plain")

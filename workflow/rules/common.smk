@@ -3,7 +3,6 @@ import json
 import os
 import runpy
 import sys
-import time
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -23,7 +22,15 @@ from launching.run_lock import locked_outputs, note_owner, refusal
 from matrix.config import check_config, read_config
 from matrix.errors import ConfigError, nearest, one_line
 from matrix.frameworks import environment_digest
-from made_from import drawn_changes, file_digest, measurements_changes, reference_path
+from made_from import (
+    change_note,
+    drawn_changes,
+    drawn_file,
+    file_digest,
+    left_notes,
+    measurements_changes,
+    reference_path,
+)
 from matrix.plan import index_cells, study_folder, without_record, record_path
 from matrix.plan_lines import missing_lines, plan_lines
 from matrix.studies import load_hardware, load_study, load_system, misspelt_studies, study_names, unusable_studies
@@ -42,7 +49,7 @@ ASKED_VARIABLE = "SCALING_EVAL_STUDIES"
 TABLE_SUFFIXES = (".csv", ".md", ".tex")
 FIGURE_SUFFIXES = (".svg", ".pdf", ".png")
 # An input that no file is yet, for rules whose sources changed (tables.smk); another one in each call.
-CHANGE_NOTE = f"results/changes/{time.time_ns()}-{os.getpid()}.txt"
+CHANGE_NOTE = change_note(Path("results/changes")).as_posix()
 # `python` in a rule is the interpreter that runs Snakemake, activated or not; a conda environment comes before it.
 put_python_on_path()
 
@@ -92,7 +99,7 @@ wildcard_constraints:
     split=r"[^/]+",
     table=r"[^/]+",
     figure=r"[^/]+",
-    call=r"[0-9-]+",
+    call=r"[^/]+",
 
 
 @cache

@@ -99,6 +99,30 @@ def tell_changes(study):
         logger.info(f"{study.name}: {f'{kind} {name}'.strip()} made anew; changed since: {', '.join(changes)}")
 
 
+def tell_of_files(words):
+    """Say which files that are asked for by their names will stay as they are, though what they were made from has
+    changed: Snakemake makes the note of the changes for a study only, since it makes no missing input for a file that
+    is there.
+    """
+    for word in words:
+        found = drawn_file(word)
+        if found and Path(word).is_file() and found[1] in study_names(ROOT):
+            system, study, kind, name = found
+            changes = found_changes(study, system, "measurements") or found_changes(study, system, kind, name)
+            changes = ["records are missing"] if missing_records(study, system) else changes
+            if changes:
+                logger.warning(
+                    f"{word} stays as it is, though what it was made from has changed ({', '.join(changes)}): ask for "
+                    f"the study ({study}) to have it made anew"
+                )
+
+
+def remove_left_notes():
+    """Remove the notes of calls that were killed."""
+    for path in left_notes(Path(CHANGE_NOTE).parent):
+        path.unlink(missing_ok=True)
+
+
 def remove_change_note():
     """Leave nothing behind that only this call's rules looked at."""
     Path(CHANGE_NOTE).unlink(missing_ok=True)

@@ -15,10 +15,8 @@ from matrix.errors import ConfigError
 from matrix.studies import load_hardware, load_study
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
-from records.reading import read_outcomes
 from records.setting_aside import records_that_stay, set_aside_damaged
-from scheduling.endings import ask_slurm_for_reasons
-from scheduling.queue import look_at_queue
+from records.standing import outcomes_now
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,10 +30,9 @@ def main() -> int:
     args = parser.parse_args()
     try:
         study = load_study(args.study, args.system, ROOT)
-        ask_slurm_for_reasons(study, ROOT / "results", ROOT, look_at_queue(study.system))
         # Before anything is read: what changes in the meantime makes the CSV anew at the next call.
         digests = measurements_digests(study, ROOT)
-        outcomes = read_outcomes(study, ROOT / "results")
+        outcomes = outcomes_now(study, ROOT / "results", ROOT)
         damaged = set_aside_damaged(study, outcomes, ROOT / "results")
         staying = records_that_stay(study, outcomes, ROOT / "results")
         write_measurements(measurement_rows(study, outcomes, load_hardware(ROOT)), args.output)

@@ -12,8 +12,7 @@ from pathlib import Path
 import whole_bytecode  # noqa: F401  (first of the project's modules, for what its import does)
 from matrix.config import read_config
 from matrix.studies import load_study
-from records.reading import read_outcomes
-from scheduling.endings import ask_slurm_for_reasons
+from records.standing import outcomes_now
 from scheduling.queue import look_at_queue
 from study_outputs import write_study_outputs
 
@@ -29,8 +28,8 @@ def main() -> int:
     try:
         system = args.system or read_config(ROOT / "config" / "config.yaml", "config", ROOT)["system"]
         study = load_study(args.study, system, ROOT)
-        ask_slurm_for_reasons(study, ROOT / "results", ROOT, look_at_queue(study.system))
-        outcomes = read_outcomes(study, ROOT / "results")
+        queue = look_at_queue(study.system)
+        outcomes = outcomes_now(study, ROOT / "results", ROOT, queue)
         # Those that this system is too small for among them.
         missing = sum(outcome.status == "missing" for outcome in outcomes.values())
         if missing and not args.partial:
@@ -40,7 +39,7 @@ def main() -> int:
                 file=sys.stderr,
             )
             return 1
-        folder = write_study_outputs(study, ROOT)
+        folder, _ = write_study_outputs(study, ROOT, queue)
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

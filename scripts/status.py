@@ -24,15 +24,15 @@ from atomic import replace_when_complete
 from matrix.config import read_config
 from matrix.errors import ConfigError, nearest
 from matrix.outcomes import RECORDED_STATUSES, Outcome
-from matrix.plan import PlannedCell, Study, record_path
+from matrix.plan import PlannedCell, Study
 from matrix.plan_lines import threads_words
 from matrix.studies import load_study, study_names
 from metrics.circumstances import BUSY_HOST_PERCENT, others_cpu_percent
 from records.reading import read_outcomes
 from records.setting_aside import forget
-from scheduling.endings import ask_slurm_for_reasons
-from scheduling.jobs import awaited_jobs, hours_text
-from scheduling.queue import Queue, SlurmJob, look_at_queue
+from records.standing import outcomes_now
+from scheduling.jobs import hours_text
+from scheduling.queue import Queue, look_at_queue
 
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = (
@@ -71,9 +71,7 @@ def run_show(arguments: Sequence[str]) -> int:
     if queue.silence:
         print(f"Slurm cannot be asked which cells have a job in the queue: {queue.silence}", file=sys.stderr)
     for study in studies:
-        ask_slurm_for_reasons(study, ROOT / "results", ROOT, queue)
-        outcomes = read_outcomes(study, ROOT / "results")
-        of_study = status_rows(study, outcomes, awaited_jobs([study], ROOT / "results", ROOT, queue.jobs))
+        of_study = status_rows(study, outcomes_now(study, ROOT / "results", ROOT, queue))
         # Of studies that nobody asked for and nobody has run the last line says it all.
         if args.studies or any(row["state"] not in ("missing", "unsupported") for row in of_study):
             print_table(of_study, sys.stdout)
@@ -177,33 +175,26 @@ def run_forget(arguments: Sequence[str]) -> int:
     return 0
 
 
-def status_rows(
-    study: Study, outcomes: Mapping[tuple[str, int], Outcome], jobs: Mapping[Path, SlurmJob]
-) -> list[dict[str, object]]:
-    """Return one row per cell and repeat, however many comparisons share it. jobs: by the record each will write."""
+def status_rows(study: Study, outcomes: Mapping[tuple[str, int], Outcome]) -> list[dict[str, object]]:
+    """Return one row per cell and repeat, however many comparisons share it."""
     planned = {p.key: p for p in study.planned}
-    return [
-        _row(study, planned[key], outcome, jobs.get(record_path(ROOT / "results", study.system.name, planned[key])))
-        for key, outcome in outcomes.items()
-    ]
+    return [_row(study, planned[key], outcome) for key, outcome in outcomes.items()]
 
 
-def state_of(outcome: Outcome, job: SlurmJob | None) -> str:
-    """Return where a cell stands: done, stale (done, by other code), queued, running, failed, missing (never
-    tried, or too large for the system), unsupported.
+def state_of(outcome: Outcome) -> str:
+    """Return where a cell stands: done, stale (done, by other code), queued, running, not known (begun where it cannot
+    be seen), failed, missing (never tried, or too large for the system), unsupported.
     """
     if outcome.record is not None:
         return "stale" if outcome.code_changed else "done"
-    if job is not None:
-        return "queued" if job.state in ("PENDING", "CONFIGURING") else "running"
     if outcome.status == "unsupported":
         return "unsupported"
-    if outcome.kind == "running":
-        return "running"
+    if outcome.kind in ("queued", "running", "not_known"):
+        return outcome.kind.replace("_", " ")
     return "missing" if outcome.kind in ("never_ran", "too_large", "forgotten") else "failed"
 
 
-def _row(study: Study, planned: PlannedCell, outcome: Outcome, job: SlurmJob | None) -> dict[str, object]:
+def _row(study: Study, planned: PlannedCell, outcome: Outcome) -> dict[str, object]:
     cell = planned.cell
     seconds = duration_s(outcome)
     return {
@@ -213,15 +204,15 @@ def _row(study: Study, planned: PlannedCell, outcome: Outcome, job: SlurmJob | N
         "num_gpus": cell.num_gpus,
         "layout": cell.layout.label(),
         "repeat": planned.repeat,
-        "state": state_of(outcome, job),
+        "state": state_of(outcome),
         "status": outcome.status,
-        "kind": outcome.kind if job is None else "",
+        "kind": outcome.kind,
         "code_changed": "" if outcome.code_changed is None else str(outcome.code_changed).lower(),
         "duration_s": "" if seconds is None else f"{seconds:g}",
         "gpu_hours": "" if seconds is None else f"{seconds * cell.num_gpus / 3600:.4g}",
-        "job_id": job.job_id if job else outcome.job_id,
+        "job_id": outcome.job_id,
         "cell_id": cell.cell_id,
-        "reason": outcome.reason if job is None else job.words(),
+        "reason": outcome.reason,
     }
 
 

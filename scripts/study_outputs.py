@@ -14,19 +14,21 @@ from matrix.plan import Study, study_folder
 from matrix.studies import load_hardware
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
-from records.reading import read_outcomes
-from records.setting_aside import set_aside_damaged
+from records.setting_aside import Outcomes, set_aside_damaged
+from records.standing import outcomes_now
+from scheduling.queue import Queue
 
 
-def write_study_outputs(study: Study, root: Path) -> Path:
-    """Write measurements.csv, tables and figures of all that finished; return the study's folder.
+def write_study_outputs(study: Study, root: Path, queue: Queue) -> tuple[Path, Outcomes]:
+    """Write measurements.csv, tables and figures of all that finished; return the study's folder, and what became of
+    its cells. queue: what Slurm says of its jobs.
 
     Damaged records are set aside as in collect.py, so that the next call measures them with the cells that failed.
     """
     folder = study_folder(root / "results", study)
     path = folder / "measurements.csv"
     digests = measurements_digests(study, root)
-    outcomes = read_outcomes(study, root / "results")
+    outcomes = outcomes_now(study, root / "results", root, queue)
     set_aside_damaged(study, outcomes, root / "results")
     write_measurements(measurement_rows(study, outcomes, load_hardware(root)), path)
     if is_settled(outcomes):
@@ -37,12 +39,11 @@ def write_study_outputs(study: Study, root: Path) -> Path:
             drawn_from = drawn_digests(kind, study.paper, path, reference)
             write(path, study.paper, name, reference, folder / f"{kind}s")
             note_made_from(made_from_path(folder, kind, name), drawn_from)
-    return folder
+    return folder, outcomes
 
 
-def missing_cells(study: Study, root: Path) -> list[str]:
+def missing_cells(study: Study, outcomes: Outcomes) -> list[str]:
     """Return a line for every cell that could run here and has no record: which, and why."""
-    outcomes = read_outcomes(study, root / "results")
     lines = []
     for planned in study.runnable():
         outcome, cell = outcomes[planned.key], planned.cell

@@ -43,6 +43,15 @@ def is_alive(data: object) -> bool | None:
     return _started_ticks(process.pid) == process.started_ticks
 
 
+def was_before_boot(data: object) -> bool:
+    """Return whether a process of this very host ran before the host was started last; it is gone in any case."""
+    try:
+        process = ProcessId(**data)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return process.place.partition(" ")[0] != _place().partition(" ")[0]
+
+
 def _place() -> str:
     """Where the system does not tell, one that no other process has."""
     try:

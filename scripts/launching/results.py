@@ -18,7 +18,7 @@ from launching.exchange import Exchange, RankFailure
 from launching.host_load import others_cpu_s
 from launching.interpreter import SETUP_WORDS
 from launching.placement import host_name
-from launching.process_id import is_alive, this_process
+from launching.process_id import is_alive, this_process, was_before_boot
 from launching.processes import LAST_LINE_LIMIT, LAST_LINES, Ending
 from training.thread_limits import openmp_lacked_a_thread
 
@@ -52,6 +52,13 @@ class Failure:
     def is_running(self) -> bool:
         """Whether the launcher is at work still, as far as that can be seen from here."""
         return self.launcher is not None and is_alive(self.launcher) is True
+
+    @property
+    def may_be_running(self) -> bool:
+        """Whether the launcher began where nobody can see from here if it is still at work."""
+        if self.launcher is None or is_alive(self.launcher) is not None:
+            return False
+        return not (self.host == host_name() and was_before_boot(self.launcher))
 
     @property
     def full_reason(self) -> str:

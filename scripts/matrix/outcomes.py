@@ -15,7 +15,9 @@ KINDS_THAT_STAY = ("unreadable_record", "misplaced_record")
 KINDS: Mapping[str, str] = {
     "never_ran": "nobody has asked for it yet, or the call ended before its turn",
     "forgotten": "its record was set aside by `status.py forget`, and it has not run since",
+    "queued": "its job waits in Slurm's queue",
     "running": "it is being measured",
+    "not_known": "it began on another machine, and whether it is still being measured cannot be told from here",
     "too_large": "it needs more GPUs than the system has",
     "corrupt_record": "its record was damaged, or no run can leave it, and was set aside",
     "unreadable_record": "its record is there and cannot be read; it stays",

@@ -107,6 +107,9 @@ def _without_record(planned: PlannedCell, path: Path) -> Outcome:
     if failure and failure.is_running:
         reason, kind = f"being measured on {failure.host} since {failure.at}", "running"
         return Outcome("missing", reason, kind, job_id=failure.job_id or "")
+    if failure and failure.may_be_running:
+        reason = f"it began on {failure.host} at {failure.at}, and whether it is at work still cannot be told from here"
+        return Outcome("missing", reason, "not_known", job_id=failure.job_id or "")
     if failure:
         return Outcome("missing", failure.full_reason, failure.kind, job_id=failure.job_id or "")
     if any(path.parent.glob("record.forgotten-*.json")):

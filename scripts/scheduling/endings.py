@@ -60,13 +60,14 @@ def _shares_nodes() -> bool | None:
     return any(other != job_id for other in shown.split())
 
 
-def ask_slurm_for_reasons(study: Study, results: Path, folder: Path, queue: Queue) -> None:
+def ask_slurm_for_reasons(study: Study, results: Path, folder: Path, queue: Queue) -> dict[tuple[str, int], SlurmJob]:
     """Complete what stands beside the cells without a record with Slurm's account, before Slurm forgets the jobs.
 
-    folder: where the jobs were submitted from. Nothing more is asked where Slurm did not answer for the queue.
+    Return the latest job of each such cell, as far as Slurm knows it, by the cell's key. folder: where the jobs were
+    submitted from. Nothing more is asked where Slurm did not answer for the queue.
     """
     if study.system.slurm is None or queue.silence:
-        return
+        return {}
     missing = without_record(study, results)
     listed = jobs_of_cells(study.system.name, missing, queue.jobs, folder)
     folders = {planned.key: record_path(results, study.system.name, planned).parent for planned in missing}
@@ -81,6 +82,7 @@ def ask_slurm_for_reasons(study: Study, results: Path, folder: Path, queue: Queu
     jobs = listed | {unlisted[job_id]: job for job_id, job in known.items()}
     for key, job in jobs.items():
         _complete_failure(folders[key], failures[key], job)
+    return jobs
 
 
 def _slurm_may_know_more(failure: Failure) -> bool:

@@ -50,6 +50,10 @@ class SlurmJob:
         return self.state in IN_QUEUE
 
     @property
+    def is_waiting(self) -> bool:
+        return self.state in ("PENDING", "CONFIGURING")
+
+    @property
     def kind(self) -> str | None:
         """Return the kind of failure, where the state says it. A job that failed without a node was never begun."""
         return "refused" if self.state == "FAILED" and not self.nodes else KINDS.get(self.state)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from cluster import Cluster, make_cluster
@@ -18,6 +22,22 @@ from sandbox import Sandbox
 
 pytestmark = pytest.mark.timeout(300)
 
+# Waits in front of the meeting point until the file `gate` is there.
+WAITING = '''"""Test double: starts when the file `gate` is there."""
+
+import time
+from pathlib import Path
+
+from frameworks import nothing
+from frameworks.nothing import FRAMEWORK, unsupported_reason
+
+
+def create_engine(job):
+    print("waiting for the gate", flush=True)
+    while not Path("gate").exists():
+        time.sleep(0.1)
+    return nothing.create_engine(job)
+'''
 PROGRAMS = ("squeue", "sacct", "scontrol")
 
 
@@ -66,3 +86,69 @@ def test_while_slurm_is_away_it_is_asked_once(
     assert cluster.status("tiny", "more").returncode == 0
     asked = [line.split()[0] for line in noted.read_text().splitlines()]
     assert asked.count("squeue") == 3, noted.read_text()  # the queue, and the jobs of each study that it does not list
+
+
+def elsewhere(*command: str) -> list[str]:
+    """A command as another machine runs it: no process of this one can be seen."""
+    return ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *command]
+
+
+def kinds(cluster: Cluster) -> list[str]:
+    """What a report that is written elsewhere says of the waiting cell."""
+    project = cluster.project
+    report = elsewhere(sys.executable, "scripts/make_report.py", "tiny", "--system", "cluster", "--partial")
+    run = project.finish(report, 120)
+    assert run.returncode == 0, run.output
+    with (project.root / "results/cluster/tiny/measurements.csv").open(newline="") as file:
+        return [row["kind"] for row in csv.DictReader(file)]
+
+
+def test_a_cell_that_is_being_measured_is_called_so_by_all(cluster: Cluster) -> None:
+    """The report and the end of a call said `interrupted`, and status.py `running`."""
+    root = cluster.project.root
+    (root / "scripts/frameworks/waiting.py").write_text(WAITING)
+    cluster.project.write_study(frameworks={"waiting": None})
+    first = cluster.project.start(command=cluster.command("tiny"))
+    cluster.sandbox.wait_for(lambda: "gate" in logs(cluster), 120, "the cell at the gate")
+    (job,) = cluster.running_jobs()
+    kill_with_children(first)
+    assert cluster.snakemake("--unlock").returncode == 0
+
+    assert kinds(cluster) == ["running"]
+    show = elsewhere(sys.executable, "scripts/status.py", "--system", "cluster", "tiny")
+    assert "1 cells: 1 running" in cluster.project.finish(show, 120).output
+
+    # A call whose waiting is ended while the job goes on.
+    second = cluster.project.start(command=elsewhere(*cluster.command("tiny")))
+    waiting = cluster.sandbox.wait_for(lambda: processes_of(cluster, "await_jobs.py"), 120, "the waiting")
+    for process in waiting:
+        process.kill()
+    assert second.wait(120) != 0
+    told = (root / "output.txt").read_text()
+    assert f"missing: waiting, tiny, 1 GPU, data 1, micro-batch 1, repeat 1: running: Slurm job {job}: RUNNING" in told
+
+    cluster.sandbox.kill_slurmctld()
+    assert kinds(cluster) == ["not_known"]
+    shown = cluster.project.finish(show, 120).output
+    assert "1 cells: 1 not known" in shown, shown
+
+    cluster.sandbox.start_slurmctld()
+    cluster.sandbox.wait_for(lambda: cluster.running_jobs() == [job], 30, "the job in Slurm's list again")
+    (root / "gate").touch()
+    cluster.sandbox.wait_for(cluster.project.records, 60, "the record")
+    assert kinds(cluster) == [""]
+
+
+def logs(cluster: Cluster) -> str:
+    return "".join(path.read_text() for path in cluster.project.root.glob("results/cluster/cells/**/log.txt"))
+
+
+def kill_with_children(process: Any) -> None:
+    parent = psutil.Process(process.pid)
+    for one in [*parent.children(recursive=True), parent]:
+        one.kill()
+    process.wait(30)
+
+
+def processes_of(cluster: Cluster, script: str) -> list[psutil.Process]:
+    return [p for p in cluster.project.processes() if any(word.endswith(script) for word in p.cmdline())]

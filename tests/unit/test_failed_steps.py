@@ -84,7 +84,7 @@ def test_a_job_that_was_not_submitted_is_refused_with_slurms_words(
     found = outcomes_after(study, tmp_path, log)
     assert (found["torch_ddp"].kind, found["torch_ddp"].reason) == ("refused", f"Slurm refused the job: {words}")
     assert found["deepspeed"].kind == "never_ran"
-    assert state_of(found["torch_ddp"], None) == "failed"
+    assert state_of(found["torch_ddp"]) == "failed"
 
 
 def test_a_failed_corpus_is_the_reason_of_all_its_cells(study: Study, tmp_path: Path) -> None:

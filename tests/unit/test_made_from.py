@@ -27,6 +27,7 @@ from matrix.outcomes import Outcome
 from matrix.plan import Study, record_path, study_folder
 from records.reading import read_outcomes
 from records.setting_aside import forget
+from scheduling.queue import Queue
 from studies import comparison, expand, study_config
 from study_outputs import write_study_outputs
 
@@ -51,7 +52,7 @@ def root(study: Study, tmp_path: Path) -> Path:
         path = record_path(tmp_path / "results", study.system.name, planned)
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(make_record(planned.cell, planned.repeat, system=study.system.name)))
-    write_study_outputs(study, tmp_path)
+    write_study_outputs(study, tmp_path, Queue())
     return tmp_path
 
 
@@ -89,7 +90,7 @@ def test_a_record_that_is_replaced_set_aside_or_put_back_is_noticed(study: Study
     (moved,) = forget(study, read_outcomes(study, root / "results"), root / "results", lambda o: o is not None)[:1]
     assert not moved.exists()
     assert measurements_changes(study, root) == ["records"]
-    write_study_outputs(study, root)
+    write_study_outputs(study, root, Queue())
     assert measurements_changes(study, root) == []
     (aside,) = moved.parent.glob("record.forgotten-*")
     aside.rename(moved)

@@ -37,7 +37,6 @@ from matrix.studies import load_hardware, load_study, load_system, misspelt_stud
 from matrix.tokens_needed import check_enough_tokens, token_count
 from papers.loading import check_cells, check_outputs
 from papers.reference import read_reference
-from scheduling.endings import ask_slurm_for_reasons
 from scheduling.failed_steps import note_failed_steps
 from scheduling.jobs import awaited_jobs, budget, chunks, tokenizing_resources, training_resources
 from scheduling.queue import has_slurm, look_at_queue

@@ -55,9 +55,8 @@ def write_partial_outputs(study, snakemake_logs, queue):
 
     try:
         note_failed_steps(study, map(Path, snakemake_logs), ROOT)
-        ask_slurm_for_reasons(study, ROOT / "results", Path.cwd(), queue)
-        folder = write_study_outputs(study, ROOT)
-        missing = missing_cells(study, ROOT)
+        folder, outcomes = write_study_outputs(study, ROOT, queue)
+        missing = missing_cells(study, outcomes)
     except (ValueError, OSError) as error:
         logger.error(f"{study.name}: tables of the finished cells could not be written: {error}")
         return

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from matrix.cells import Model
 from matrix.config import check_config
+from matrix.errors import ConfigError
 from matrix.plan import Study
 from matrix.studies import expand_study
 from matrix.systems import System
@@ -45,3 +48,10 @@ def expand(config: dict[str, Any], system: System | None = None, models: Any = N
 def comparison(scaling: str, points: list[tuple[str, int]], **changes: Any) -> dict[str, Any]:
     listed = [{"model": model, "num_gpus": num_gpus} for model, num_gpus in points]
     return {"main": {"scaling": scaling, "points": listed, **changes}}
+
+
+def refused(config: dict[str, Any], system: System | None = None) -> str:
+    """Expand a study that is to be refused, and return with what message."""
+    with pytest.raises(ConfigError) as caught:
+        expand(config, system)
+    return str(caught.value)

@@ -1,4 +1,4 @@
-"""Draw one figure of a paper as SVG, PDF and PNG, from measurements.csv and published numbers alone."""
+"""Draw one figure of a paper, for a page and for a column, from measurements.csv and published numbers alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from made_from import drawn_digests, note_made_from
+from papers.figure_forms import FORMS
 from papers.figures import save_figure
 from papers.loading import find_figure
 from papers.study_data import load_study_data
@@ -15,12 +16,13 @@ from papers.study_data import load_study_data
 def write_figure(
     measurements: Path, paper: str, figure: str, reference: Path | None, output_dir: Path, title: str = ""
 ) -> list[Path]:
-    """Write <figure>.svg, .pdf and .png into `output_dir`, each complete or not at all; returns their paths.
+    """Write <figure>.svg, .pdf and .png and <figure>_column.pdf, each complete or not at all; returns their paths.
 
     Raises ValueError for a wrong paper or figure (with the right names), and for files that are no measurements.
     """
     draw = find_figure(paper, figure)
-    return save_figure(draw(load_study_data(measurements, reference, title)), output_dir, figure)
+    data = load_study_data(measurements, reference, title)
+    return [path for form in FORMS for path in save_figure(draw(data, form), output_dir, figure, form)]
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from papers.axonn_displays import ComparedResult, displays
+from papers.figure_forms import FULL, Form
 from papers.hyperparameters import hyperparameters
 from papers.leads import lead_over_best_other
 from papers.published import Published, published_beside
@@ -126,12 +127,12 @@ def _published_columns(published: Sequence[Published]) -> dict[str, Any]:
     return columns
 
 
-def _figure(name: str) -> Callable[[StudyData], Figure]:
-    def draw(data: StudyData) -> Figure:
+def _figure(name: str) -> Callable[..., Figure]:
+    def draw(data: StudyData, form: Form = FULL) -> Figure:
         # Not at the top: matplotlib and seaborn take seconds to import, and tables need neither.
         from papers import axonn_figures
 
-        return getattr(axonn_figures, name)(data)
+        return getattr(axonn_figures, name)(data, form)
 
     return draw
 

@@ -33,14 +33,14 @@ def noted_text(results: Sequence[Result]) -> str:
     noted: dict[str, set[int]] = {}
     for result in results:
         if result.notes:
-            noted.setdefault(result.framework, set()).add(result.num_gpus)
+            noted.setdefault(result.framework_name, set()).add(result.num_gpus)
     points = [f"{name} ({', '.join(map(str, sorted(numbers)))})" for name, numbers in sorted(noted.items())]
     return f"the tables have notes on {', '.join(points)}, by number of {units_of(results)}" if points else ""
 
 
 def not_compared_text(results: Sequence[Result]) -> str:
     """Whose numbers are shown and must not be set beside the others; empty where there is none."""
-    points = [f"{r.framework} ({r.num_gpus})" for r in results if r.status == "ok" and not r.comparable]
+    points = [f"{r.framework_name} ({r.num_gpus})" for r in results if r.status == "ok" and not r.comparable]
     where = ", ".join(dict.fromkeys(points))
     return f"not comparable, for the reasons in the tables' notes: {where}" if points else ""
 
@@ -73,9 +73,22 @@ def comparison_text(results: Sequence[Result]) -> str:
     return f"{text} (here {', '.join(map(str, used))})" if used else f"{text} (none yet)"
 
 
+def no_baseline_text(results: Sequence[Result]) -> str:
+    """Why no result of this comparison has a baseline, and what would give each a speedup; empty where one has."""
+    measured = [result for result in results if result.is_measured]
+    if not measured or any(result.baseline_num_gpus is not None for result in results):
+        return ""
+    if not any(result.comparable for result in measured):
+        return "No speedup: what was measured cannot be compared. The notes of the tables say why."
+    return (
+        f"No speedup: at no number of {units_of(results)} every framework has a result. `baseline: own_smallest` in "
+        "the study's file sets each framework against its own smallest number."
+    )
+
+
 def stand_in_text(results: Sequence[Result]) -> str:
     """Whose times are no measurements of speed; empty where all are."""
-    names = sorted({result.framework for result in results if result.cuda_stand_in})
+    names = sorted({result.framework_name for result in results if result.cuda_stand_in})
     who = " and ".join(names)
     return f"times of {who} are of a CPU in CUDA's place, for correctness only, not to be compared" if names else ""
 

@@ -1,4 +1,4 @@
-"""Drawing helpers that papers share: style, colours, grouped bars, scaling curves, captions; and writing files.
+"""What papers draw with: the style, grouped bars and scaling curves, and writing the files of a figure.
 
 Figures are `matplotlib.figure.Figure` objects, never pyplot's: no window, no global state, nothing to close.
 """
@@ -6,33 +6,31 @@ Figures are `matplotlib.figure.Figure` objects, never pyplot's: no window, no gl
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-import pandas as pd
 import seaborn
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from atomic import replace_when_complete
+from papers.figure_forms import Form
+from papers.figure_styles import Style
+from papers.figure_texts import FONT
 from papers.published import Band
 from papers.results import Result, grouped
 from papers.spreads import Spread
 
-WIDTH_IN = 6.3  # the text width of an A4 or letter page
-MARKERS = "osD^vPX*"
 BAR_GROUP = 0.8  # share of a category's width that its bars take together
-FORMATS = ("svg", "pdf", "png")
-_CAPTION_CHARACTERS_PER_INCH = 18.8
-_TITLE_CHARACTERS_PER_INCH = 11.0
-_MARGIN = 0.013
+IDEAL = "ideal"
 _BAND_COLOR, _BAND_EDGE = "0.86", "0.35"
+_IDEAL_STYLE: Mapping[str, Any] = {"color": "0.45", "linestyle": (0, (4, 2)), "linewidth": 0.8}
 
 # Metadata that would differ from run to run, and the salt that makes SVG ids repeatable.
 _METADATA: Mapping[str, dict[str, Any]] = {
@@ -42,145 +40,98 @@ _METADATA: Mapping[str, dict[str, Any]] = {
 }
 _STYLE = {
     "svg.hashsalt": "scaling-eval",
-    "pdf.fonttype": 42,  # editable text, which publishers ask for
-    "font.family": "DejaVu Sans",  # ships with matplotlib: the same figure on every machine
-    "axes.titlesize": 9,
-    "axes.labelsize": 8.5,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
+    "pdf.fonttype": 42,  # letters as TrueType outlines with their text, which publishers ask for
+    "font.family": FONT,
+    "text.parse_math": False,  # a dollar sign in a title is one
+    "text.hinting": "none",  # letters as wide as in a PDF, so that lines measured before they are drawn fit
+    "hatch.linewidth": 0.5,
     "axes.formatter.useoffset": False,
 }
 
 
 @contextmanager
-def drawing_style() -> Iterator[None]:
-    """Seaborn's ticks style for print, for the figures made or saved inside."""
+def drawing_style(form: Form) -> Iterator[None]:
+    """Seaborn's ticks style for print with letters of a form's size, for the figures made or saved inside."""
+    sizes = {
+        "font.size": form.text_pt,
+        "axes.titlesize": form.label_pt,
+        "axes.labelsize": form.label_pt,
+        "xtick.labelsize": form.text_pt,
+        "ytick.labelsize": form.text_pt,
+        "legend.fontsize": form.text_pt,
+    }
     with (
         matplotlib.rc_context(),
         seaborn.axes_style("ticks"),
         seaborn.plotting_context("paper"),
-        matplotlib.rc_context(_STYLE),
+        matplotlib.rc_context({**_STYLE, **sizes}),
     ):
         yield
 
 
-def framework_colors(frameworks: Sequence[str]) -> dict[str, Any]:
-    """A colour for each framework, told apart by colour-blind readers; the same names always get the same colours."""
-    names = sorted(frameworks)
-    return dict(zip(names, seaborn.color_palette("colorblind", len(names)), strict=True))
-
-
-def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write <name>.svg, .pdf and .png, each complete or not at all; the same figure gives the same bytes."""
+def save_figure(figure: Figure, folder: Path, name: str, form: Form) -> list[Path]:
+    """Write a figure in all formats of its form, each complete or not at all; the same figure gives the same bytes."""
     paths = []
-    with drawing_style():
-        for suffix in FORMATS:
-            path = folder / f"{name}.{suffix}"
+    with drawing_style(form):
+        for suffix in form.formats:
+            path = folder / f"{name}{form.suffix}.{suffix}"
             with replace_when_complete(path, "wb") as file:
                 figure.savefig(file, format=suffix, dpi=200, metadata=_METADATA[suffix])
             paths.append(path)
     return paths
 
 
-def stacked_panels(
-    num_panels: int, title: str, subtitle: str, caption: str, panel_height_in: float = 2.3, columns: int = 1
-) -> tuple[Figure, Any]:
-    """A figure and its axes [panels][columns], one above the other, between a title and a caption below.
-
-    Space for title, legend and caption is kept in inches, so that it does not grow with the number of panels.
-    """
-    titles = textwrap.wrap(title, int(WIDTH_IN * _TITLE_CHARACTERS_PER_INCH))
-    lines = textwrap.wrap(caption, int(WIDTH_IN * _CAPTION_CHARACTERS_PER_INCH))
-    titles_in = 0.1 + 0.18 * len(titles)
-    top_in, bottom_in = titles_in + 0.5, 0.16 + 0.135 * len(lines)
-    height_in = panel_height_in * num_panels + top_in + bottom_in
-    figure = Figure(figsize=(WIDTH_IN, height_in))
-    figure.set_layout_engine(
-        "constrained",
-        rect=(0, bottom_in / height_in, 1, 1 - (top_in + bottom_in) / height_in),
-        h_pad=0.06, w_pad=0.06, hspace=0.06, wspace=0.06,
-    )  # fmt: skip
-    axes = figure.subplots(num_panels, columns, squeeze=False)
-    place = {"ha": "left", "va": "top"}
-    figure.text(_MARGIN, 1 - 0.1 / height_in, "\n".join(titles), fontsize=10, fontweight="bold", **place)
-    figure.text(_MARGIN, 1 - titles_in / height_in, subtitle, fontsize=8.5, color="0.25", **place)
-    figure.text(
-        _MARGIN, 0.07 / height_in, "\n".join(lines), ha="left", va="bottom", fontsize=6.8, color="0.25", linespacing=1.3
-    )
-    figure.legend_top = 1 - (titles_in + 0.2) / height_in  # type: ignore[attr-defined]
-    return figure, axes
-
-
-def add_legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """One legend for a figure of `stacked_panels`, under its titles and outside of all axes."""
-    figure.legend(
-        handles, labels, loc="upper left", bbox_to_anchor=(0.0, figure.legend_top), ncols=min(len(labels), 5),
-        frameon=False, handlelength=1.6, columnspacing=1.4,
-    )  # fmt: skip
-
-
 def grouped_bars(
     axes: Axes,
     results: Sequence[Result],
     value: Callable[[Result], Spread],
-    category: Callable[[Result], str],
-    colors: Mapping[str, Any],
+    places: Mapping[tuple[str, int], int],
+    styles: Mapping[str, Style],
     bands: Sequence[Band] = (),
-) -> list[Any]:
-    """Bars of `value` over the categories, grouped by framework; returns the legend's handles, one a framework.
+) -> None:
+    """Draw bars of `value` side by side at the place of their model and number of GPUs, in the order of the styles.
 
-    A bar has an error bar where it stands for repeats. What is not measured is written into its empty slot. `bands` are
-    published ranges, each drawn across the category of its model and number of GPUs.
+    A bar has an error bar where it stands for repeats. Frameworks without any bar have no room kept for one. `bands`
+    are published ranges, each drawn across the place of its model and number of GPUs.
     """
-    categories = list(dict.fromkeys(category(r) for r in results))
-    frameworks = [name for name in sorted(colors) if any(r.framework == name for r in results)]
-    frame = pd.DataFrame(
-        [{"category": category(r), "framework": r.framework, "value": value(r).mean} for r in results],
-        columns=["category", "framework", "value"],
-    )
-    seaborn.barplot(
-        frame, x="category", y="value", hue="framework", order=categories, hue_order=frameworks, palette=dict(colors),
-        width=BAR_GROUP, errorbar=None, saturation=1, legend=False, ax=axes, edgecolor="white", linewidth=0.6,
-    )  # fmt: skip
-    slot = BAR_GROUP / len(frameworks)
-    tops = [value(r).upper for r in results if value(r).n] + [band.value_max for band in bands]
-    highest = max(tops, default=0)
-    axes.set_ylim(0, highest * 1.12 or 1)
-    if not highest:
-        axes.set_yticks([])
-    else:
-        axes.yaxis.set_major_locator(MaxNLocator(5))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:,.10g}"))
+    drawn = [name for name in styles if any(r.framework == name and value(r).n for r in results)]
+    slot = BAR_GROUP / max(1, len(drawn))
     for result in results:
-        x = categories.index(category(result)) - BAR_GROUP / 2 + (frameworks.index(result.framework) + 0.5) * slot
         spread = value(result)
+        if not spread.n:
+            continue
+        place = places[result.model, result.num_gpus]
+        x = place - BAR_GROUP / 2 + (drawn.index(result.framework) + 0.5) * slot
+        axes.bar(x, spread.mean, 0.94 * slot, label=result.framework, linewidth=0, **_area(styles[result.framework]))
         if not math.isnan(spread.deviation):
             axes.errorbar(
-                x, spread.mean, spread.deviation, fmt="none", ecolor="0.15", elinewidth=0.9, capsize=2.2, zorder=4
-            )  # fmt: skip
-        if not spread.n:
-            # Why there is no bar; a measured cell lacks it where the peak or the formula is unknown.
-            text = result.short_text or "unknown"
-            axes.text(
-                x, 0.03, text, transform=axes.get_xaxis_transform(), rotation=90, ha="center", va="bottom", fontsize=7,
-                color=_readable(colors[result.framework]),
+                x, spread.mean, spread.deviation, fmt="none", ecolor="black", elinewidth=0.8, capsize=1.5,
+                capthick=0.8, zorder=4,
             )  # fmt: skip
     for band in bands:
-        places = {
-            categories.index(category(r)) for r in results if (r.model, r.num_gpus) == (band.model, band.num_gpus)
-        }
-        for place in places:
-            _draw_band(axes, place, band)
-    axes.set_xlim(-0.5, len(categories) - 0.5)
-    axes.grid(axis="y", color="0.9", linewidth=0.6)
+        _draw_band(axes, places[band.model, band.num_gpus], band)
+    tops = [value(r).upper for r in results if value(r).n] + [band.value_max for band in bands]
+    axes.set_ylim(0, max(tops, default=0) * 1.06 or 1)
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:,.10g}"))
+    axes.tick_params(axis="x", length=0)
+    if drawn:
+        axes.grid(axis="y", color="0.9", linewidth=0.6)
     axes.set_axisbelow(True)
     seaborn.despine(ax=axes)
-    return [axes.bar([0], [math.nan], color=[colors[name]], label=name) for name in frameworks]
+
+
+def _area(style: Style) -> dict[str, Any]:
+    return {"facecolor": style.color, "hatch": style.hatch, "hatchcolor": style.hatch_color}
+
+
+def bar_handle(style: Style) -> Any:
+    """Return the legend's handle of a framework's bars."""
+    return Patch(linewidth=0, **_area(style))
 
 
 def band_handle() -> Any:
-    """The legend's handle of published ranges."""
+    """Return the legend's handle of published ranges."""
     return Patch(facecolor=_BAND_COLOR, edgecolor=_BAND_EDGE, linewidth=0.8)
 
 
@@ -196,86 +147,93 @@ def scaling_curves(
     axes: Axes,
     results: Sequence[Result],
     value: Callable[[Result], Spread],
-    colors: Mapping[str, Any],
+    styles: Mapping[str, Style],
     shared_ideal: bool,
 ) -> None:
-    """Curves of `value` against GPUs on log2 axes, each with the ideal line through the baseline that is used.
+    """Draw curves of `value` against GPUs on log2 axes, each with the ideal line through the baseline that is used.
 
-    `shared_ideal`: the value is relative to the baseline (a speedup), so frameworks with one baseline share a line.
+    No curve passes a number of GPUs without a point. `shared_ideal`: the value is relative to the baseline (a speedup),
+    so frameworks with one baseline share a line.
     """
     by_framework = grouped(results, lambda r: r.framework)
     all_gpus = sorted({r.num_gpus for r in results})
     drawn: set[int] = set()
-    for index, name in enumerate(sorted(colors)):
-        points = [r for r in by_framework.get(name, []) if value(r).n]
-        base = next((r for r in points if r.num_gpus == r.baseline_num_gpus), None)
+    ends: list[float] = []
+    for index, (name, style) in enumerate(styles.items()):
+        points = {r.num_gpus: value(r) for r in by_framework.get(name, []) if value(r).n}
+        if not points:
+            continue
+        base = next((r for r in by_framework[name] if r.num_gpus == r.baseline_num_gpus and value(r).n), None)
         if base is not None and not (shared_ideal and base.num_gpus in drawn):
             drawn.add(base.num_gpus)
             ideal = [value(base).mean * n / base.num_gpus for n in all_gpus]
-            color = "0.45" if shared_ideal else colors[name]
-            axes.plot(all_gpus, ideal, linestyle=(0, (4, 2)), linewidth=0.9, color=color, zorder=1.5)
-        if points:
-            # Later curves are thinner, so that those under them can still be seen.
-            deviations = [0 if math.isnan(value(r).deviation) else value(r).deviation for r in points]
-            axes.errorbar(
-                [r.num_gpus for r in points], [value(r).mean for r in points],
-                yerr=deviations if any(deviations) else None, color=colors[name], marker=MARKERS[index % len(MARKERS)],
-                markersize=7 - 3 * index / len(colors), linewidth=2.2 - 1.1 * index / len(colors),
-                markeredgecolor="white", markeredgewidth=0.5, capsize=2.2, elinewidth=0.9,
-            )  # fmt: skip
-    _write_absent(axes, results, value, colors)
-    _log2_axes(axes, all_gpus, any(value(r).n for r in results))
-
-
-def _write_absent(
-    axes: Axes, results: Sequence[Result], value: Callable[[Result], Spread], colors: Mapping[str, Any]
-) -> None:
-    """What has no point, written upright at its number of GPUs in the framework's colour; once if it is all."""
-    all_gpus = sorted({r.num_gpus for r in results})
-    by_gpus = grouped(results, lambda r: r.num_gpus)
-    for index, num_gpus in enumerate(all_gpus):
-        absent = [r for r in sorted(by_gpus[num_gpus], key=lambda r: r.framework) if not value(r).n]
-        reasons = [r.short_text or "no baseline" for r in absent]
-        labels = [
-            (f"{r.framework}: {reason}", _readable(colors[r.framework]))
-            for r, reason in zip(absent, reasons, strict=True)
-        ]
-        if len(absent) == len(by_gpus[num_gpus]) and len(set(reasons)) == 1:
-            labels = [(reasons[0], (0.3, 0.3, 0.3))]
-        # Curves rise from the lower left to the upper right, so the other two corners are free.
-        is_low = index >= len(all_gpus) / 2
-        for column, (label, color) in enumerate(labels):
-            axes.annotate(
-                label, (num_gpus, 0.03 if is_low else 0.97), xycoords=axes.get_xaxis_transform(),
-                xytext=(9 * (column - (len(labels) - 1) / 2), 0), textcoords="offset points", rotation=90, fontsize=6.8,
-                ha="center", va="bottom" if is_low else "top", color=color, zorder=3,
-                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.4},
-            )  # fmt: skip
-
-
-def _log2_axes(axes: Axes, all_gpus: Sequence[int], has_values: bool) -> None:
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(all_gpus, [str(n) for n in all_gpus])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlim(all_gpus[0] / 1.25, all_gpus[-1] * 1.25)
-    if has_values:
-        axes.set_yscale("log", base=2)
-        low, high = axes.get_ylim()
-        ticks = [2.0**power for power in range(math.floor(math.log2(low)), math.ceil(math.log2(high)) + 1)]
-        step = -(-len(ticks) // 7)
-        axes.set_yticks(ticks[::step])
-        axes.set_ylim(low / 1.1, high * 1.1)
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(
-            FuncFormatter(lambda number, _: f"{number:,.4g}" if number < 1e4 else f"{number:,.0f}")
-        )
-    else:
-        axes.set_yticks([])
-    axes.grid(color="0.9", linewidth=0.6)
+            color = {} if shared_ideal else {"color": style.color}
+            axes.plot(all_gpus, ideal, **{**_IDEAL_STYLE, **color}, zorder=1.5, gid=IDEAL)
+            ends += ideal
+        # What no curve may pass is a gap in it: NaN. Before the first and after the last point there is none.
+        passed = [n for n in all_gpus if min(points) <= n <= max(points)]
+        spreads = [points.get(n, Spread()) for n in passed]
+        deviations = [0 if math.isnan(spread.deviation) else spread.deviation for spread in spreads]
+        # Later curves are thinner, so that those under them can still be seen.
+        share = index / len(styles)
+        axes.errorbar(
+            passed, [spread.mean for spread in spreads], yerr=deviations if any(deviations) else None,
+            **_curve(style), markersize=6.5 - 2.5 * share, linewidth=1.8 - 0.7 * share, capsize=1.8, elinewidth=0.8,
+            label=name,
+        )  # fmt: skip
+        ends += [end for spread in spreads if spread.n for end in (spread.mean, spread.upper)]
+    if ends:
+        _log2_values(axes, min(ends), max(ends), in_doublings=shared_ideal)
+        axes.grid(color="0.9", linewidth=0.6)
     axes.set_axisbelow(True)
     seaborn.despine(ax=axes)
 
 
-def _readable(color: Sequence[float]) -> tuple[float, ...]:
-    """A darker shade of a framework's colour: text needs more contrast than an area."""
-    return tuple(0.62 * channel for channel in color[:3])
+def _curve(style: Style) -> dict[str, Any]:
+    return {
+        "color": style.color, "marker": style.marker, "linestyle": style.line, "markeredgecolor": "white",
+        "markeredgewidth": 0.4,
+    }  # fmt: skip
+
+
+def curve_handle(style: Style) -> Any:
+    """Return the legend's handle of a framework's curve."""
+    return Line2D([], [], **_curve(style), markersize=5.5, linewidth=1.4)
+
+
+def ideal_handle() -> Any:
+    """Return the legend's handle of ideal lines."""
+    return Line2D([], [], **_IDEAL_STYLE)
+
+
+def log2_limits(all_gpus: Sequence[int]) -> tuple[float, float]:
+    """Return where axes of numbers of GPUs begin and end: half a doubling beyond the ends."""
+    return all_gpus[0] / math.sqrt(2), all_gpus[-1] * math.sqrt(2)
+
+
+def _log2_values(axes: Axes, lowest: float, highest: float, *, in_doublings: bool) -> None:
+    low, high = lowest / 1.2, highest * 1.2
+    axes.set_yscale("log", base=2)
+    axes.set_yticks(_doublings(low, high) if in_doublings else log_ticks(low, high))
+    axes.set_ylim(low, high)
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:,.10g}"))
+
+
+def _doublings(low: float, high: float) -> list[float]:
+    """Return the powers of two between, every so many that there are no more than six; 1 is a baseline's speedup."""
+    powers = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
+    return [2.0**power for power in powers[:: -(-len(powers) // 6) or 1]] or log_ticks(low, high)
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return round numbers for a logarithmic axis: as many as there are, and no more than six."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    fewer: list[float] = []
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8)):
+        ticks = [digit * 10.0**decade for decade in decades for digit in digits]
+        inside = [tick for tick in ticks if low <= tick <= high]
+        if len(inside) > 6:
+            return fewer or inside[:: -(-len(inside) // 6)]
+        fewer = inside or fewer
+    return fewer or [math.sqrt(low * high)]

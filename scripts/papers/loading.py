@@ -34,7 +34,7 @@ def find_table(paper: str, table: str) -> Callable[..., Any]:
 
 
 def find_figure(paper: str, figure: str) -> Callable[..., Any]:
-    """The function (StudyData -> matplotlib Figure) of a figure; ValueError for a wrong name."""
+    """The function (StudyData, Form -> matplotlib Figure) of a figure; ValueError for a wrong name."""
     return _find(paper, "figure", load_paper(paper).FIGURES, figure)
 
 

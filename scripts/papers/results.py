@@ -26,6 +26,7 @@ _STATUS_ORDER = ("missing", "not_available", "nan", "oom", "unsupported")
 # What a result is made of; turning all columns into Python objects takes most of the time otherwise.
 _COLUMNS = [
     "comparison", "scaling", "baseline_policy", "model", "num_parameters", "num_gpus", "framework", "status", "reason",
+    "framework_shown_as", "framework_style", "model_shown_as",
     "kind", "layout", "cell_id", "repeat", "best_layout", "batch_time_s", "batch_time_std_s", "repeats_measured",
     "layout_batch_time_s", "expected_training_time_s", "percentage_of_peak_throughput",
     "model_flops_utilization_percent", "tokens_per_s", "speedup", "speedup_spread", "parallel_efficiency",
@@ -39,6 +40,7 @@ _COLUMNS = [
 class Result:
     """One framework at one point of one comparison, with its best layout. Empty numbers are NaN.
 
+    `framework_name` and `model_name` are for readers; `framework` and `model` are the keys of the study's files.
     `text` says why there is no result (empty where there is one), `shown_text` the same with reasons cut to what a
     table has room for, `short_text` in a word or two for a figure's slot. `batch_time_std_s` is the deviation over the
     ten batches within a run, the root mean square over the repeats.
@@ -52,6 +54,9 @@ class Result:
     num_gpus: int
     framework: str
     status: str
+    framework_name: str = ""
+    framework_style: int | None = None  # papers/figure_styles.py
+    model_name: str = ""
     text: str = ""
     shown_text: str = ""
     short_text: str = ""
@@ -79,6 +84,7 @@ class Result:
     precision: str = ""
     activation_checkpointing: str = ""
     global_batch_size: int = 0
+    is_too_large: bool = False  # for this system
     notes: tuple[str, ...] = ()
     shown_notes: tuple[str, ...] = ()  # the same with reasons cut
 
@@ -138,6 +144,10 @@ def _result(rows: Sequence[dict[str, Any]]) -> Result:
         "num_parameters": _whole(one["num_parameters"]),
         "num_gpus": int(one["num_gpus"]),
         "framework": one["framework"],
+        # A file of before has no names for readers.
+        "framework_name": _text(one["framework_shown_as"]) or one["framework"],
+        "framework_style": _whole(one["framework_style"]),
+        "model_name": _text(one["model_shown_as"]) or one["model"],
         "num_layouts": len({row["cell_id"] for row in rows}),
         "repeats_planned": repeats_planned,
         "device": one["device"],
@@ -156,6 +166,7 @@ def _result(rows: Sequence[dict[str, Any]]) -> Result:
             text=endings_text(rows),
             shown_text=endings_text(rows, REASON_CHARACTERS),
             short_text=_short_text(rows, status),
+            is_too_large=_is_too_large(rows, status),
         )
     shown = best or [row for row in measured if row["cell_id"] == one["cell_id"]]
     noted = {
@@ -213,6 +224,10 @@ def _derived(value: float, deviation: float, n: int) -> Spread:
     return Spread() if pd.isna(value) else Spread(value, deviation, n)
 
 
+def _text(value: Any) -> str:
+    return "" if pd.isna(value) else str(value)
+
+
 def _whole(value: Any) -> int | None:
     return None if pd.isna(value) else int(value)
 
@@ -248,9 +263,13 @@ def _device_key(peak_source: str) -> str:
 
 
 def _short_text(rows: Sequence[Mapping[str, Any]], status: str) -> str:
-    if status == "missing" and any(row["kind"] == "too_large" for row in rows):
+    if _is_too_large(rows, status):
         return f"needs {counted(int(rows[0]['num_gpus']), rows[0]['device'])}"
     return STATUS_TEXT[status]
+
+
+def _is_too_large(rows: Sequence[Mapping[str, Any]], status: str) -> bool:
+    return status == "missing" and any(row["kind"] == "too_large" for row in rows)
 
 
 def _notes(

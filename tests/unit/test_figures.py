@@ -1,11 +1,8 @@
-"""Figures: what is drawn, that nothing is clipped or hidden, and that the same numbers give the same files."""
-
-import math
+"""Figures: what is drawn, and that the same numbers give the same files (where it lies: test_figure_pages.py)."""
 
 import matplotlib
-import pandas as pd
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.container import ErrorbarContainer
 from matplotlib.text import Text
 
 from factories import (
@@ -28,7 +25,8 @@ from matrix.plan import Obstacle
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
 from papers import axonn, axonn_figures
-from papers.figures import framework_colors
+from papers.figure_forms import file_endings
+from papers.figures import IDEAL
 from papers.rendering import DISPLAYS
 
 
@@ -60,34 +58,37 @@ def texts_of(figure):
     return [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
 
 
+def panels_of(figure):
+    """The axes with data; those of the rows below them have no label."""
+    return [axes for axes in figure.axes if axes.get_ylabel()]
+
+
+def rows_of(figure):
+    """(framework, where on the axis of x) -> the word in its row below the axes."""
+    found = {}
+    for axes in figure.axes:
+        if not axes.get_ylabel():
+            names = [label.get_text() for label in axes.get_yticklabels()]
+            found |= {(names[int(t.get_position()[1])], t.get_position()[0]): t.get_text() for t in axes.texts}
+    return found
+
+
 def bars_of(axes):
     return [patch for patch in axes.patches if patch.get_height() > 0]
-
-
-@pytest.mark.parametrize("name", sorted(axonn.FIGURES))
-def test_no_text_is_cut_off(data, name):
-    figure = axonn.FIGURES[name](data)
-    FigureCanvasAgg(figure).draw()
-    width, height = figure.bbox.width, figure.bbox.height
-    ticks = {id(t) for ax in figure.axes for axis in (ax.xaxis, ax.yaxis) for t in axis.get_ticklabels(which="both")}
-    for text in texts_of(figure):
-        if id(text) in ticks:
-            continue  # matplotlib keeps labels of ticks outside of the view, and does not draw them
-        box = text.get_window_extent()
-        assert box.x0 >= -1 and box.x1 <= width + 1 and box.y0 >= -1 and box.y1 <= height + 1, text.get_text()
 
 
 @pytest.mark.parametrize("name", sorted(axonn.FIGURES))
 def test_device_and_endings_are_written(data, name):
     shown = " ".join(text.get_text().replace("\n", " ") for text in texts_of(axonn.FIGURES[name](data)))
     assert "CPU processes on Test CPU, not GPUs" in shown
-    assert "missing" in shown and "unsupported" in shown and "needs 64 processes" in shown
+    assert "missing" in shown and "unsupported" in shown
+    assert "needs 64 processes" in shown or "too large for this system" in shown
     assert "A study for tests" in shown and "Number of processes" in shown
     assert ("OOM" in shown) == (name != "strong_scaling")  # the OOM is in the weak comparison
 
 
 def test_bars_have_the_tables_values(data):
-    strong, weak = axonn_figures.training_time(data).axes
+    strong, weak = panels_of(axonn_figures.training_time(data))
     # 3e11 tokens at 256 tokens a step and 1 s a step are 13,563.368 days.
     heights = sorted(bar.get_height() for bar in bars_of(strong))
     assert heights == pytest.approx(sorted(13_563.368 * t for t in (8, 4, 2, 8, 4)), rel=1e-6)
@@ -96,24 +97,28 @@ def test_bars_have_the_tables_values(data):
     assert [t.get_text() for t in weak.get_xticklabels()] == ["1\ntiny", "2\nsmall"]
 
 
-def test_the_word_stands_in_the_empty_slot(data):
-    _, weak = axonn_figures.percentage_of_peak(data).axes
-    (word,) = [t for t in weak.texts if t.get_text() == "OOM"]
-    # Two frameworks share 0.8 of a category; "slow" is the second on the second category: 1 - 0.4 + 1.5 * 0.4.
-    assert word.get_position()[0] == pytest.approx(1.2)
+def test_the_word_stands_below_the_place_of_the_bar(data):
+    figure = axonn_figures.percentage_of_peak(data)
+    rows = rows_of(figure)
+    _, weak = panels_of(figure)
+    # "slow" ran out of memory on 2 processes, the second of two places.
+    assert rows["slow", 1] == "OOM" and [t.get_text() for t in weak.get_xticklabels()][1] == "2\nsmall"
+    # Both bars of the first place, and one where the other is not.
+    assert sorted(round(bar.get_x() + bar.get_width() / 2, 9) for bar in bars_of(weak)) == [-0.2, 0.2, 0.8]
+
+
+def error_bars_of(axes):
+    return [one for one in axes.containers if isinstance(one, ErrorbarContainer)]
 
 
 def test_error_bars_only_with_repeats(data):
-    assert not any(
-        ax.containers and any("ErrorbarContainer" in type(c).__name__ for c in ax.containers)
-        for ax in axonn_figures.training_time(data).axes
-    )
-    repeated = axonn_figures.training_time(data_of(*figure_study(repeats=3))).axes[0]
-    assert sum("ErrorbarContainer" in type(c).__name__ for c in repeated.containers) == 5
+    assert not any(map(error_bars_of, panels_of(axonn_figures.training_time(data))))
+    repeated = panels_of(axonn_figures.training_time(data_of(*figure_study(repeats=3))))[0]
+    assert len(error_bars_of(repeated)) == 5
 
 
 def ideal_lines(axes):
-    return [line for line in axes.lines if line.get_linestyle() == "--" or line.is_dashed()]
+    return [line for line in axes.lines if line.get_gid() == IDEAL]
 
 
 def curves(axes):
@@ -123,7 +128,8 @@ def curves(axes):
 @pytest.mark.parametrize(("baseline", "starts"), [("smallest_common", [2]), ("own_smallest", [1, 2])])
 def test_ideal_lines_pass_through_the_baseline_used(baseline, starts):
     times = {("a", 1): 8.0, ("a", 2): 5.0, ("a", 4): 3.0, ("b", 2): 6.0, ("b", 4): 4.0}
-    throughput, speedup = axonn_figures.strong_scaling(data_of(*measured_study(times, baseline=baseline))).axes
+    figure = axonn_figures.strong_scaling(data_of(*measured_study(times, baseline=baseline)))
+    throughput, speedup = panels_of(figure)
     assert throughput.get_xscale() == throughput.get_yscale() == speedup.get_xscale() == speedup.get_yscale() == "log"
     dashed = ideal_lines(speedup)
     assert len(dashed) == len(starts)
@@ -145,7 +151,8 @@ def test_a_study_of_which_nothing_is_measured_is_drawn():
     data = data_of(make_study([make_comparison(plan)], device="cuda"), {})
     for draw in axonn.FIGURES.values():
         shown = " ".join(text.get_text() for text in texts_of(draw(data)))
-        assert "needs 48 GPUs" in shown and "needs 96 GPUs" in shown and "nothing measured yet" in shown
+        assert "nothing measured yet" in shown
+        assert ("needs 48 GPUs" in shown and "needs 96 GPUs" in shown) or "too large for this system" in shown
 
 
 def test_a_study_without_the_comparison_is_refused():
@@ -163,21 +170,16 @@ def test_drawing_leaves_no_global_state(data):
     assert matplotlib.pyplot.get_fignums() == []
 
 
-def test_colours_depend_on_names_alone():
-    assert framework_colors(["b", "a"]) == framework_colors(["a", "b"])
-    assert len(set(framework_colors([f"f{i}" for i in range(8)]).values())) == 8
-
-
 def test_files_are_the_same_every_time_whatever_the_order_of_rows(tmp_path):
     measurements = measurement_rows(*figure_study(), HARDWARE)
     for name, frame in (("one", measurements), ("two", measurements.sample(frac=1, random_state=1))):
         write_measurements(frame, tmp_path / name / "measurements.csv")
         paths = write_figure(tmp_path / name / "measurements.csv", "axonn", "strong_scaling", None, tmp_path / name)
-        assert [p.suffix for p in paths] == [".svg", ".pdf", ".png"]
-    for suffix in ("svg", "pdf", "png"):
-        one, two = ((tmp_path / name / f"strong_scaling.{suffix}").read_bytes() for name in ("one", "two"))
-        assert one == two and len(one) > 5000, suffix
-    assert b"slow: missing" in (tmp_path / "one" / "strong_scaling.svg").read_bytes()
+        assert [p.name for p in paths] == [f"strong_scaling{ending}" for ending in file_endings()]
+    assert file_endings() == (".svg", ".pdf", ".png", "_column.pdf")
+    for ending in file_endings():
+        one, two = ((tmp_path / name / f"strong_scaling{ending}").read_bytes() for name in ("one", "two"))
+        assert one == two and len(one) > 5000, ending
 
 
 def test_command_line(tmp_path, monkeypatch, capsys):
@@ -199,9 +201,9 @@ def test_command_line(tmp_path, monkeypatch, capsys):
 
 def test_unknown_percentages_are_said_and_not_drawn_as_zero():
     study, outcomes = measured_study({("a", 1): 1.0}, device="cuda", precision="bf16")
-    axes = axonn_figures.percentage_of_peak(data_of(study, outcomes)).axes[0]
-    assert [t.get_text() for t in axes.texts] == ["unknown"]
-    assert all(math.isnan(p.get_height()) or pd.isna(p.get_height()) for p in axes.patches)
+    figure = axonn_figures.percentage_of_peak(data_of(study, outcomes))
+    assert rows_of(figure) == {("a", 0): "unknown"}
+    assert not any(axes.patches for axes in panels_of(figure))
 
 
 def test_whose_times_mean_nothing_stands_in_the_picture_and_above_the_table():

@@ -9,6 +9,7 @@ from factories import LOSSES, data_of, make_cell, make_comparison, make_record, 
 from matrix.cells import Layout
 from matrix.outcomes import Outcome
 from papers import axonn, axonn_figures
+from papers.figures import IDEAL
 from papers.leads import AHEAD, BEHIND, ONE_REPEAT, WITHIN_SPREAD, verdict
 from papers.rendering import to_latex, to_markdown
 from papers.results import results_of
@@ -119,10 +120,10 @@ def test_a_baseline_is_exactly_one_whatever_its_repeats() -> None:
     assert "| 1 (baseline) | 1 (baseline) |" in to_markdown(frame) and "superlinear" not in to_markdown(frame)
     assert "| 1.89 ± 0.50 | 0.944 ± 0.249 |" in to_markdown(frame)
     throughput, speedup = axonn_figures.strong_scaling(data).axes
-    ideals = [line for line in speedup.lines if line.is_dashed()]
+    ideals = [line for line in speedup.lines if line.get_gid() == IDEAL]
     assert [list(line.get_ydata()) for line in ideals] == [[1.0, 2.0]]
     # 256 tokens in a mean of 3.4 s / 3; the two frameworks share neither colour nor line.
-    ideals = [line for line in throughput.lines if line.is_dashed()]
+    ideals = [line for line in throughput.lines if line.get_gid() == IDEAL]
     assert [line.get_ydata()[0] for line in ideals] == pytest.approx([256 * 3 / 3.4] * 2)
 
 
@@ -152,7 +153,7 @@ def test_repeats_that_differ_twofold_are_shown_with_a_note_and_lead_nobody() -> 
     # Nor is it the best other of the rest.
     assert (rows["b"]["best_other"], rows["c"]["best_other"]) == ("c", "b")
     assert "| not compared |" in to_markdown(frame)
-    shown = " ".join(text.get_text().replace("\n", " ") for text in axonn_figures.training_time(data).texts)
+    shown = " ".join(text.get_text() for text in axonn_figures.training_time(data).texts)
     assert "Not comparable, for the reasons in the tables' notes: a (1)." in shown
 
 
@@ -229,8 +230,8 @@ def test_repeats_on_two_device_kinds_have_no_mean() -> None:
     assert row["result"] == told and told in to_markdown(frame)
     numbers = ["batch_time_s", "training_days", "percentage_of_peak_throughput", "speedup", "days_saved"]
     assert frame[numbers].isna().all(axis=None) and row["repeats"] == 3
-    texts = [t.get_text() for ax in axonn_figures.training_time(data).axes for t in ax.texts]
-    assert texts == ["not averaged"]
+    _, rows = axonn_figures.training_time(data).axes
+    assert [text.get_text() for text in rows.texts] == ["not averaged"]
 
 
 def test_the_best_of_several_layouts_is_noted_where_the_next_is_as_fast() -> None:

@@ -35,6 +35,7 @@ from matrix.plan import index_cells, study_folder, without_record, record_path
 from matrix.plan_lines import missing_lines, plan_lines
 from matrix.studies import load_hardware, load_study, load_system, misspelt_studies, study_names, unusable_studies
 from matrix.tokens_needed import check_enough_tokens, token_count
+from papers.figure_forms import file_endings
 from papers.loading import check_cells, check_outputs
 from papers.reference import read_reference
 from scheduling.failed_steps import note_failed_steps
@@ -46,7 +47,7 @@ RESULTS = Path("results")
 # Tells a job which studies the call that submitted it was about: a cell may be in several, with several time limits.
 ASKED_VARIABLE = "SCALING_EVAL_STUDIES"
 TABLE_SUFFIXES = (".csv", ".md", ".tex")
-FIGURE_SUFFIXES = (".svg", ".pdf", ".png")
+FIGURE_SUFFIXES = file_endings()
 # An input that no file is yet, for rules whose sources changed (tables.smk); another one in each call.
 CHANGE_NOTE = change_note(Path("results/changes")).as_posix()
 # `python` in a rule is the interpreter that runs Snakemake, activated or not; a conda environment comes before it.
@@ -97,8 +98,14 @@ wildcard_constraints:
     corpus=r"[^/]+",
     split=r"[^/]+",
     table=r"[^/]+",
+<<<<<<< HEAD
     figure=r"[^/]+",
     call=r"[^/]+",
+=======
+    # Or `<figure>_column.pdf` would be the PDF of a figure of that name.
+    figure=r"[^/]+(?<!_column)",
+    call=r"[0-9-]+",
+>>>>>>> 875f323 (Figures that a conference prints: a form for a column, a look of its own for every framework, nothing covers anything)
 
 
 @cache

@@ -1,8 +1,8 @@
 # Records -> measurements -> tables and figures: cheap, redone whenever the content of what they are made from changes.
 #
 # in   the records of a study's cells; config/; reference/; the code of scripts/
-# out  results/<system>/<study>/measurements.csv, tables/<table>.{csv,md,tex}, figures/<figure>.{svg,pdf,png},
-#      made_from/*.json with digests of what went into each
+# out  results/<system>/<study>/measurements.csv, tables/<table>.{csv,md,tex}, figures/<figure>.{svg,pdf,png} and
+#      <figure>_column.pdf, made_from/*.json with digests of what went into each
 #
 # Snakemake compares time stamps of inputs and outputs whatever rerun-triggers says, so no input here may be newer than
 # an output: records that are there are no inputs at all, and files are ancient(). What has changed is found by digests

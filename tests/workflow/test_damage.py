@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from project import Project
+from project import ROOT, Project
 
 pytestmark = pytest.mark.slow
 
@@ -96,19 +97,26 @@ def test_too_little_memory_is_a_result_until_it_is_forgotten(project: Project) -
     assert project.measurements()[0]["status"] == "ok"
 
 
-@pytest.fixture
-def full_disk(project: Project, tmp_path: Path) -> Iterator[Path]:
-    """The cells' folder on a file system of its own with hardly any room, filled but for a few kilobytes."""
-    folder = project.root / "results/local/cells/torch_ddp"
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """A file system of its own in `folder`, with hardly any room."""
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True, text=True
     )
     if mounted.returncode:
         pytest.skip(f"only root can mount a small file system: {mounted.stderr.strip()}")
     try:
-        yield folder
+        yield
     finally:
         subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.fixture
+def full_disk(project: Project) -> Iterator[Path]:
+    """The cells' folder on such a file system."""
+    folder = project.root / "results/local/cells/torch_ddp"
+    with small_disk(folder):
+        yield folder
 
 
 def test_a_full_disk_leaves_no_record_and_room_repairs(project: Project, full_disk: Path) -> None:
@@ -125,3 +133,43 @@ def test_a_full_disk_leaves_no_record_and_room_repairs(project: Project, full_di
     again = project.snakemake("tiny")
     assert again.returncode == 0, again.output
     assert again.jobs("train_cell") == 1
+
+
+HOLDING_ADAPTOR = '''"""Test double: `nothing`, that mounts a file system in the launch's folder."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from frameworks import nothing
+
+FRAMEWORK, unsupported_reason = nothing.FRAMEWORK, nothing.unsupported_reason
+
+
+def create_engine(job):
+    held = Path(os.environ["SCALING_EVAL_MEETING_FOLDER"]) / "held"
+    held.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", held], check=True)
+    return nothing.create_engine(job)
+'''
+
+
+def test_a_folder_that_cannot_be_removed_costs_no_record(fresh_project: Project, tmp_path: Path) -> None:
+    """On a network file system a file that a process of another node holds stays until that process ends."""
+    (tmp_path / "disk").mkdir()
+    with small_disk(tmp_path / "disk"):  # whether it can be done at all
+        pass
+    adaptors = fresh_project.root / "scripts" / "frameworks"
+    (adaptors / "nothing.py").write_text((ROOT / "tests" / "data" / "nothing.py").read_text())
+    (adaptors / "holding.py").write_text(HOLDING_ADAPTOR)
+    (fresh_project.root / "envs" / "nothing.txt").write_text("numpy==2.4.6\n")
+    system = {"description": "tests", "device": "cpu", "environments": {"nothing": {"kind": "workflow"}}}
+    fresh_project.write_yaml("config/systems/local.yaml", system)
+    fresh_project.write_study(frameworks={"holding": None})
+    try:
+        run = fresh_project.snakemake("tiny")
+    finally:
+        for held in fresh_project.root.glob("results/local/cells/**/ranks-*/held"):
+            subprocess.run(["umount", "-l", held], check=True)
+    assert run.returncode == 0, run.output
+    assert json.loads(fresh_project.record("holding").read_text())["status"] == "ok"

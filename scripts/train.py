@@ -62,10 +62,15 @@ def main() -> int:
         check_places(adaptor.FRAMEWORK)
         engine, result = train(job, adaptor, args.tokens, exchange)
         exchange.write_result(job.rank, result)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # some frameworks leave where others raise
         traceback.print_exc()
-        status = failure_status(error, adaptor.FRAMEWORK)
-        exchange.write_failure(RankFailure(job.rank, status, describe(error, adaptor.FRAMEWORK), time.time()))
+        failure = RankFailure(
+            job.rank, failure_status(error, adaptor.FRAMEWORK), describe(error, adaptor.FRAMEWORK), time.time()
+        )
+        try:
+            exchange.write_failure(failure)
+        except OSError as full:
+            print(f"the reason could not be kept: {full}", file=sys.stderr)
         # The others may wait for this rank in a collective that an orderly exit would wait for as well.
         sys.stderr.flush()
         os._exit(1)
@@ -108,7 +113,7 @@ def train(job: Job, adaptor: Any, tokens: Path, exchange: Exchange) -> tuple[Eng
         "world_size": job.world_size,
         "settings": {"initial_weights": engine.initial_weights, **engine.settings},
         "versions": versions(adaptor.FRAMEWORK),
-        "reported": dict(engine.reported_by_framework()),
+        "reported": {name: speed for name, speed in engine.reported_by_framework().items() if math.isfinite(speed)},
     }
     return engine, result
 
@@ -197,7 +202,7 @@ def python_path_entry(path: Path, environment: Mapping[str, str] = os.environ) -
     return next((entry for entry in entries if Path(path).is_relative_to(Path(entry).absolute())), None)
 
 
-def failure_status(error: Exception, framework: Framework) -> str:
+def failure_status(error: BaseException, framework: Framework) -> str:
     """not_available, oom or error."""
     if isinstance(error, NotAvailable) or lacks_package(error, framework):
         return "not_available"
@@ -213,14 +218,14 @@ def install_command(framework: Framework) -> str:
     return f"{sys.executable} -m pip install -r envs/{framework.environment}.txt"
 
 
-def lacks_package(error: Exception, framework: Framework) -> bool:
+def lacks_package(error: BaseException, framework: Framework) -> bool:
     """Whether a package of the framework is not installed, as opposed to a module that its code should have."""
     # A distribution's module has its name, or that of its family (megatron-core).
     modules = {name for p in framework.packages for name in (p.replace("-", "_").lower(), p.partition("-")[0].lower())}
     return isinstance(error, ModuleNotFoundError) and (error.name or "").lower() in modules
 
 
-def describe(error: Exception, framework: Framework) -> str:
+def describe(error: BaseException, framework: Framework) -> str:
     """The error's first line; the whole of it stands in the log."""
     if lacks_package(error, framework):
         return f"{error}: {install_command(framework)}; {RUN_AGAIN}"

@@ -6,6 +6,7 @@ A rank leaves `rank<r>.arrived` when it is about to meet the others, `rank<r>.st
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -53,24 +54,29 @@ class Exchange:
         (self.folder / f"rank{rank}.arrived").touch()
 
     def has_arrived(self, rank: int) -> bool:
-        return (self.folder / f"rank{rank}.arrived").exists()
+        return _is_there(self.folder / f"rank{rank}.arrived")
 
     def mark_started(self, rank: int) -> None:
         (self.folder / f"rank{rank}.started").touch()
 
     def has_started(self, rank: int) -> bool:
-        return (self.folder / f"rank{rank}.started").exists()
+        return _is_there(self.folder / f"rank{rank}.started")
 
     def write_result(self, rank: int, result: dict[str, Any]) -> None:
         write_json(self.folder / f"rank{rank}.json", result)
 
     def has_result(self, rank: int) -> bool:
         """Whether a rank has left what it measured: such a file is whole, and the folder is this launch's alone."""
-        return (self.folder / f"rank{rank}.json").exists()
+        return _is_there(self.folder / f"rank{rank}.json")
 
     def has_all_results(self, num_ranks: int) -> bool:
-        look_again(self.folder)
+        self.look_again()
         return all(self.has_result(rank) for rank in range(num_ranks))
+
+    def look_again(self) -> None:
+        """Have what other nodes left here seen now, before anything is concluded from its absence."""
+        with contextlib.suppress(OSError):
+            look_again(self.folder)
 
     def read_result(self, rank: int) -> dict[str, Any] | None:
         return _read(self.folder / f"rank{rank}.json")
@@ -81,6 +87,14 @@ class Exchange:
     def read_failure(self, rank: int) -> RankFailure | None:
         data = _read(self.folder / f"rank{rank}.failed.json")
         return RankFailure(**data) if data else None
+
+
+def _is_there(path: Path) -> bool:
+    """A file system that fails for a moment (a server that is changed over, ESTALE) must not end a cell that trains."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _read(path: Path) -> dict[str, Any] | None:

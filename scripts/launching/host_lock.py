@@ -12,6 +12,10 @@ from pathlib import Path
 LOCK_PATH = Path("/tmp/scaling-eval.lock")
 # Names another file for calls that must not wait for the user's own cells, such as the tests'.
 LOCK_VARIABLE = "SCALING_EVAL_HOST_LOCK"
+WHAT_TO_DO = (
+    f"without a lock two cells could be timed at once on this host: set {LOCK_VARIABLE} to a file on a local disk, the "
+    f"same for every call"
+)
 
 
 @contextlib.contextmanager
@@ -50,10 +54,7 @@ def _try(descriptor: int, path: Path) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:  # Lustre without the mount option flock: ENOSYS; others ENOLCK, EOPNOTSUPP
-        raise ValueError(
-            f"{path} cannot be locked ({error.strerror}), and without a lock two cells could be timed at once on this "
-            f"host: set {LOCK_VARIABLE} to a file on a local disk, the same for every call"
-        ) from None
+        raise ValueError(f"{path} cannot be locked ({error.strerror}), and {WHAT_TO_DO}") from None
     return True
 
 
@@ -62,7 +63,10 @@ def _open(path: Path) -> int:
     for flags in (os.O_RDWR, os.O_RDONLY):
         with contextlib.suppress(FileNotFoundError, PermissionError):
             return os.open(path, flags | os.O_CLOEXEC)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be opened ({error.strerror}), and {WHAT_TO_DO}") from None
     with contextlib.suppress(OSError):
         os.fchmod(descriptor, 0o666)  # the umask must not keep other users out
     return descriptor

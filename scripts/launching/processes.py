@@ -21,6 +21,8 @@ POLL_S = 0.05
 # A rank that fails takes others down through broken connections; its own account must have time to arrive.
 ACCOUNT_GRACE_S = 2.0
 TERMINATE_GRACE_S = 3.0
+# After SIGKILL: a process that waits for a file system or a driver that hangs ends when that answers, or never.
+UNKILLABLE_GRACE_S = 30.0
 # How long ranks may take to close when all of them have left their results: some libraries never come back from it.
 CLOSING_GRACE_S = 30.0
 RESULTS_POLL_S = 1.0
@@ -160,7 +162,7 @@ def run_ranks(commands: Sequence[RankCommand], limits: Limits, log: LogWriter) -
             for line in _closing_notes(processes):
                 log.note(line)
     finally:
-        _end_all(processes)
+        _end_all(processes, log)
         for reader in readers:
             reader.join(timeout=TERMINATE_GRACE_S)
     if ending.rank is None:
@@ -190,8 +192,8 @@ def _watch(processes: Mapping[int, subprocess.Popen[str]], limits: Limits) -> En
             return Ending(*stop)
         elapsed = time.monotonic() - began
         all_started = all_started or all(limits.has_started(rank) for rank in processes)
-        if not all_started and elapsed > limits.startup_timeout_s:
-            return _startup_timeout(processes, limits)
+        if not all_started and elapsed > limits.startup_timeout_s and (late := late_ranks(processes, limits)):
+            return _startup_timeout(processes, late, limits)
         if elapsed > limits.time_limit_s:
             running = ", ".join(str(rank) for rank, code in codes.items() if code is None)
             reason = (
@@ -234,26 +236,36 @@ def _closing_notes(processes: Mapping[int, subprocess.Popen[str]]) -> Iterator[s
         if code is None:
             yield f"rank {rank} had left its result and did not end by itself, so it is ended; the result counts"
         elif code:
-            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+            how = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit status {code}"
             yield f"rank {rank} {how} after it had left its result, which counts"
 
 
-def _startup_timeout(processes: Mapping[int, subprocess.Popen[str]], limits: Limits) -> Ending:
-    """A rank that hangs keeps the others from starting too: name those that never came to the meeting point, if any."""
-    late, what = late_ranks(processes, limits)
+def _startup_timeout(processes: Mapping[int, subprocess.Popen[str]], late: LateRanks, limits: Limits) -> Ending:
     return Ending(
         "startup_timeout",
-        f"rank {', '.join(map(str, late))} of {len(processes)} {what} after {limits.startup_timeout_s:g} s"
-        f"{_stopped(processes, late)}",
-        late[0],
+        f"rank {', '.join(map(str, late.ranks))} of {len(processes)} {late.what} after {limits.startup_timeout_s:g} s"
+        f"{_stopped(processes, late.ranks)}",
+        late.ranks[0],
     )
 
 
-def late_ranks(ranks: Iterable[int], limits: Limits) -> tuple[list[int], str]:
-    """Those that never came to the meeting point, or else those that never met the others; and which of the two."""
+@dataclass(frozen=True)
+class LateRanks:
+    ranks: Sequence[int]
+    what: str
+
+
+def late_ranks(ranks: Iterable[int], limits: Limits) -> LateRanks | None:
+    """Return the ranks that never came to the meeting point, or else those that never met the others: a rank that hangs
+    keeps the others from starting too. None where the last one has started meanwhile.
+    """
     waiting = [rank for rank in ranks if not limits.has_started(rank)]
+    if not waiting:
+        return None
     absent = [rank for rank in waiting if not limits.has_arrived(rank)]
-    return (absent, "had not come to the meeting point of the ranks") if absent else (waiting, "had not met the others")
+    if absent:
+        return LateRanks(absent, "had not come to the meeting point of the ranks")
+    return LateRanks(waiting, "had not met the others")
 
 
 def _first_failure(processes: Mapping[int, subprocess.Popen[str]], failed: dict[int, int]) -> Ending:
@@ -264,8 +276,16 @@ def _first_failure(processes: Mapping[int, subprocess.Popen[str]], failed: dict[
     while time.monotonic() < deadline and any(process.poll() is None for process in processes.values()):
         time.sleep(POLL_S)
     if code < 0:
-        return Ending("killed", f"rank {rank} was ended by {signal.Signals(-code).name}", rank, signal=-code)
+        return Ending("killed", f"rank {rank} was ended by {signal_name(-code)}", rank, signal=-code)
     return Ending("crash", f"rank {rank} ended with exit status {code}", rank)
+
+
+def signal_name(number: int) -> str:
+    """Return `SIGKILL`; most real-time signals have no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _stopped(processes: Mapping[int, subprocess.Popen[str]], ranks: Sequence[int]) -> str:
@@ -279,7 +299,7 @@ def _stopped(processes: Mapping[int, subprocess.Popen[str]], ranks: Sequence[int
     return f" (rank {', '.join(stopped)} is stopped)" if stopped else ""
 
 
-def _end_all(processes: Mapping[int, subprocess.Popen[str]]) -> None:
+def _end_all(processes: Mapping[int, subprocess.Popen[str]], log: LogWriter) -> None:
     for process in processes.values():
         _signal_group(process, signal.SIGTERM, only_running=True)
     deadline = time.monotonic() + TERMINATE_GRACE_S
@@ -289,7 +309,12 @@ def _end_all(processes: Mapping[int, subprocess.Popen[str]]) -> None:
     for process in processes.values():
         # The group outlives its leader when a rank has started helpers of its own.
         _signal_group(process, signal.SIGKILL, only_running=False)
-        process.wait()
+    deadline = time.monotonic() + UNKILLABLE_GRACE_S
+    for rank, process in processes.items():
+        try:
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            log.note(f"rank {rank} (process {process.pid}) does not end, not even by SIGKILL: look at its node")
     kill_descendants()
     for process in processes.values():
         if process.stdout and not process.stdout.closed and process.poll() is None:

@@ -78,6 +78,7 @@ class Verdict:
 
 def judge(ending: Ending, exchange: Exchange, num_ranks: int, data_parallel: int, killed_for_memory: bool) -> Verdict:
     """What the ranks' common end means: a record's status, or why there must be none."""
+    exchange.look_again()
     failures = [f for f in (exchange.read_failure(rank) for rank in range(num_ranks)) if f is not None]
     for status in ("oom", "not_available"):
         first = _earliest([f for f in failures if f.status == status])

@@ -22,9 +22,11 @@ from launching.processes import (
     TERMINATE_GRACE_S,
     Closing,
     Ending,
+    LateRanks,
     Limits,
     LogWriter,
     late_ranks,
+    signal_name,
     start_process,
 )
 from launching.starters import Starter, part_command
@@ -65,7 +67,7 @@ def run_step(
     reader = threading.Thread(target=copy, daemon=True)
     reader.start()
     try:
-        stopped = _watch(starter.name, step, job, names, limits)
+        stopped = _watch(starter.name, step, job, names, exchange, limits)
     finally:
         _end(step)
         reader.join(timeout=TERMINATE_GRACE_S)
@@ -89,7 +91,12 @@ def _node_of(part: Part, names: Sequence[str], exchange: Exchange) -> str:
 
 
 def _watch(
-    starter: str, step: subprocess.Popen[str], job: LaunchPlan, names: Sequence[str], limits: Limits
+    starter: str,
+    step: subprocess.Popen[str],
+    job: LaunchPlan,
+    names: Sequence[str],
+    exchange: Exchange,
+    limits: Limits,
 ) -> Ending | None:
     """Until the step ends (None) or has to be ended."""
     began = time.monotonic()
@@ -105,20 +112,21 @@ def _watch(
         elapsed = time.monotonic() - began
         all_started = all_started or all(limits.has_started(rank) for rank in range(job.num_gpus))
         if not all_started and elapsed > limits.startup_timeout_s:
-            return _startup_timeout(job.num_gpus, names, limits)
+            exchange.look_again()
+            if late := late_ranks(range(job.num_gpus), limits):
+                return _startup_timeout(job.num_gpus, names, late, limits)
         if elapsed > limits.time_limit_s:
             return Ending("time_limit", f"not finished after the time limit of {limits.time_limit_s / 60:g} minutes")
         time.sleep(POLL_S)
     return None
 
 
-def _startup_timeout(num_ranks: int, names: Sequence[str], limits: Limits) -> Ending:
+def _startup_timeout(num_ranks: int, names: Sequence[str], late: LateRanks, limits: Limits) -> Ending:
     """Name the late ranks with their node."""
-    late, what = late_ranks(range(num_ranks), limits)
     node_of = {rank: names[node] for node, ranks in enumerate(ranks_by_node(num_ranks, len(names))) for rank in ranks}
-    listed = ", ".join(f"{rank} (node {node_of[rank]})" for rank in late)
-    reason = f"rank {listed} of {num_ranks} {what} after {limits.startup_timeout_s:g} s"
-    return Ending("startup_timeout", reason, late[0])
+    listed = ", ".join(f"{rank} (node {node_of[rank]})" for rank in late.ranks)
+    reason = f"rank {listed} of {num_ranks} {late.what} after {limits.startup_timeout_s:g} s"
+    return Ending("startup_timeout", reason, late.ranks[0])
 
 
 def step_ending(
@@ -137,7 +145,7 @@ def step_ending(
         return Ending()
     said = f": {words[0]}" if words else ""
     if status < 0:
-        said = f": {starter} was ended by {signal.Signals(-status).name}"
+        said = f": {starter} was ended by {signal_name(-status)}"
     hosts = dict.fromkeys(report.host for report in silent)
     where = f"node {', '.join(hosts)} ended before it could report" if hosts else f"{starter} ended with {status}"
     return Ending("killed", f"{where}{said}", None)

@@ -112,7 +112,9 @@ def test_a_starter_that_hangs_when_all_results_are_there_is_ended(
     hanging = start_process(["sleep", "600"], dict(os.environ))
     job = LaunchPlan(["true"], 1, 1, "127.0.0.1", str(tmp_path), "token", {})
     try:
-        ending = step._watch("srun", hanging, job, ["n0"], limits(tmp_path, num_ranks=1, time_limit_s=math.inf))
+        ending = step._watch(
+            "srun", hanging, job, ["n0"], Exchange(tmp_path), limits(tmp_path, num_ranks=1, time_limit_s=math.inf)
+        )
     finally:
         hanging.send_signal(signal.SIGKILL)
         hanging.wait()

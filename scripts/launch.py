@@ -6,7 +6,6 @@ Exit status: 0 with a record (ok, oom, nan, not_available), 1 without, 2 for a m
 from __future__ import annotations
 
 import argparse
-import errno
 import json
 import secrets
 import signal
@@ -68,7 +67,7 @@ def main() -> int:
         _fail(args, "interrupted", str(error))
         return 1
     except OSError as error:
-        kind = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "crash"
+        kind = "disk_full" if error.errno in results.DISK_FULL else "crash"
         where = f" ({error.filename})" if error.filename else ""
         hint = "; make room and run again" if kind == "disk_full" else ""
         _fail(args, kind, f"{error.strerror or error}{where}{hint}")

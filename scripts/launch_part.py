@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import signal
@@ -11,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from launching.child import adopt_orphans, die_with_parent
-from launching.exchange import Exchange
+from launching.exchange import SPOKEN_REPORT, Exchange
 from launching.part import LaunchPlan, run_part
 from launching.processes import Limits, LogWriter
 from launching.starters import SLURM_VARIABLE, part_index
@@ -43,7 +44,11 @@ def main() -> int:
         lambda: exchange.has_all_results(job.num_gpus),
     )
     report = run_part(job, part_index(variables), limits, LogWriter(sys.stdout))
-    exchange.write_part_report(report.part, asdict(report))
+    try:
+        exchange.write_part_report(report.part, asdict(report))
+    except OSError as error:  # a full disk: the launcher reads what is printed here as well
+        print(f"{SPOKEN_REPORT}{json.dumps(asdict(report))}", flush=True)
+        print(f"the part's report could not be written: {error}", flush=True)
     # The starter ends the other parts when one of them fails.
     return 1 if report.kind else 0
 

@@ -39,7 +39,7 @@ def main() -> int:
                 file=sys.stderr,
             )
             return 1
-        folder, _ = write_study_outputs(study, ROOT, queue)
+        folder = write_study_outputs(study, ROOT, queue)
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -36,8 +36,8 @@ from scheduling.queue import Queue, look_at_queue
 
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = (
-    "study", "framework", "model", "num_gpus", "layout", "repeat", "state", "status", "kind", "code_changed",
-    "duration_s", "gpu_hours", "job_id", "cell_id", "reason",
+    "study", "framework", "model", "num_gpus", "global_batch_size", "layout", "repeat", "state", "status", "kind",
+    "code_changed", "duration_s", "gpu_hours", "job_id", "cell_id", "reason",
 )  # fmt: skip
 
 
@@ -202,6 +202,7 @@ def _row(study: Study, planned: PlannedCell, outcome: Outcome) -> dict[str, obje
         "framework": cell.framework,
         "model": cell.model.name,
         "num_gpus": cell.num_gpus,
+        "global_batch_size": cell.global_batch_size,
         "layout": cell.layout.label(),
         "repeat": planned.repeat,
         "state": state_of(outcome),

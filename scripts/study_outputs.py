@@ -5,8 +5,10 @@ Called when some cells failed, where the rules behind them do not run, and by `m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from launching.results import Failure
 from made_from import drawn_digests, is_settled, made_from_path, measurements_digests, note_made_from, reference_path
 from make_figures import write_figure
 from make_tables import write_table
@@ -16,19 +18,23 @@ from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
 from records.setting_aside import Outcomes, set_aside_damaged
 from records.standing import outcomes_now
+from scheduling.endings import NOTHING_KNOWN, Key
 from scheduling.queue import Queue
 
 
-def write_study_outputs(study: Study, root: Path, queue: Queue) -> tuple[Path, Outcomes]:
-    """Write measurements.csv, tables and figures of all that finished; return the study's folder, and what became of
-    its cells. queue: what Slurm says of its jobs.
+def write_study_outputs(
+    study: Study, root: Path, queue: Queue, failures: Mapping[Key, Failure] = NOTHING_KNOWN
+) -> Path:
+    """Write measurements.csv, tables and figures of all that finished; return the study's folder.
+
+    queue: what Slurm says of its jobs. failures: what the caller knows of cells without a record.
 
     Damaged records are set aside as in collect.py, so that the next call measures them with the cells that failed.
     """
     folder = study_folder(root / "results", study)
     path = folder / "measurements.csv"
     digests = measurements_digests(study, root)
-    outcomes = outcomes_now(study, root / "results", root, queue)
+    outcomes = outcomes_now(study, root / "results", root, queue, failures)
     set_aside_damaged(study, outcomes, root / "results")
     write_measurements(measurement_rows(study, outcomes, load_hardware(root)), path)
     if is_settled(outcomes):
@@ -39,7 +45,7 @@ def write_study_outputs(study: Study, root: Path, queue: Queue) -> tuple[Path, O
             drawn_from = drawn_digests(kind, study.paper, path, reference)
             write(path, study.paper, name, reference, folder / f"{kind}s")
             note_made_from(made_from_path(folder, kind, name), drawn_from)
-    return folder, outcomes
+    return folder
 
 
 def missing_cells(study: Study, outcomes: Outcomes) -> list[str]:

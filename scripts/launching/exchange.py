@@ -16,6 +16,9 @@ from typing import Any
 from atomic import write_json
 from training.rendezvous import look_again
 
+# Before the report of a part that it could not write, on its output.
+SPOKEN_REPORT = "[part report] "
+
 
 @dataclass(frozen=True)
 class RankFailure:

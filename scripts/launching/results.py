@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +28,13 @@ if TYPE_CHECKING:
     from launching.part import PartReport
 
 FAILURE_FILE = "failure.json"
+RECORD_FILE = "record.json"
 # Folders in which the ranks of one launch leave their accounts.
 RANKS_PREFIX = "ranks-"
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+# How Python ends the account of a process that could not write its own.
+DISK_FULL_WORDS = tuple(f"[Errno {number}]" for number in DISK_FULL)
+ACCOUNT_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,10 @@ def judge(ending: Ending, exchange: Exchange, num_ranks: int, data_parallel: int
             # The launcher may have met the end of another rank first; then the lines are found in the log.
             lines = ending.last_lines if first.rank == ending.rank else ()
             return Verdict("", f"rank {first.rank}: {first.message}", "crash", first.rank, lines)
+        full = next((line for line in ending.last_lines if any(word in line for word in DISK_FULL_WORDS)), "")
+        if ending.kind == "crash" and full:
+            reason = f"rank {ending.rank}: {full.strip()}; make room and run again"
+            return Verdict("", reason, "disk_full", ending.rank, ending.last_lines)
         # A rank that never came to be Python: its exit status alone says nothing.
         setup = next((f"{line}: " for line in ending.last_lines if line.startswith(SETUP_WORDS)), "")
         return Verdict("", f"{setup}{ending.reason}", ending.kind, ending.rank, ending.last_lines)
@@ -136,7 +147,40 @@ def gathered(exchange: Exchange, num_ranks: int) -> dict[str, Any]:
 
 
 def write_failure(folder: Path, failure: Failure) -> None:
-    write_json(folder / FAILURE_FILE, asdict(failure))
+    """Write the account of a cell, in the place of the former one where the disk has no room for another file."""
+    path = folder / FAILURE_FILE
+    try:
+        write_json(path, asdict(failure))
+    except OSError as error:
+        if error.errno not in DISK_FULL or not _write_over(path, failure):
+            raise
+
+
+def kept_failure(folder: Path, failure: Failure) -> Failure:
+    """Write an account, unless a record came meanwhile, and return it. Where it cannot be kept, it says so itself."""
+    if (folder / RECORD_FILE).is_file():
+        return failure
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_failure(folder, failure)
+    except OSError as error:
+        said = f"{failure.reason} (this could not be kept beside the cell: {error.strerror or error})"
+        return replace(failure, reason=said)
+    return failure
+
+
+def _write_over(path: Path, failure: Failure) -> bool:
+    """Write an account into the room that the former one has; return whether there was one that is long enough."""
+    if not path.is_file():
+        return False
+    room = path.stat().st_size
+    for lines in (failure.last_lines, ()):
+        text = json.dumps(asdict(replace(failure, last_lines=lines))).encode()
+        if len(text) < room:
+            with path.open("r+b") as file:
+                file.write(text.ljust(room - 1) + b"\n")
+            return True
+    return False
 
 
 def launch_facts(reports: Sequence[PartReport]) -> dict[str, Any]:
@@ -170,7 +214,11 @@ def clear_former_launch(folder: Path, job_id: str | None) -> None:
         shutil.rmtree(left, ignore_errors=True)
     reason = "the launcher was killed before it could say why"
     launcher = this_process().as_dict()
-    write_failure(folder, Failure("interrupted", reason, None, (), now(), host_name(), job_id, launcher=launcher))
+    begun = Failure("interrupted", reason, None, (), now(), host_name(), job_id, launcher=launcher)
+    write_failure(folder, begun)
+    # Room for the account of the end, should the disk be full by then; a reader of JSON passes over it.
+    with (folder / FAILURE_FILE).open("ab") as file:
+        file.write(b" " * ACCOUNT_BYTES)
 
 
 def read_failure(folder: Path) -> Failure | None:
@@ -180,6 +228,14 @@ def read_failure(folder: Path) -> Failure | None:
         return Failure(**{**data, "last_lines": tuple(data["last_lines"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def remove_stray_failure(folder: Path) -> None:
+    """Remove the account of a try whose launcher was killed when its record was there already, or of one before it."""
+    failure = read_failure(folder)
+    if failure is not None and not failure.is_running:
+        with suppress(OSError):  # another user's, perhaps
+            (folder / FAILURE_FILE).unlink(missing_ok=True)
 
 
 def log_tail(path: Path, rank: int | None = None) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from launching.exchange import Exchange
+from launching.exchange import SPOKEN_REPORT, Exchange
 from launching.inherited import starting_environment
 from launching.login_shell import without_shell_settings
 from launching.part import LaunchPlan, PartReport, silent_part
@@ -51,6 +52,7 @@ def run_step(
     names = [nodes[node] if node < len(nodes) else f"{node} of the job" for node in range(job.num_nodes)]
     exchange.write_plan(asdict(job))
     words: list[str] = []
+    spoken: list[str] = []
     began = time.monotonic()
     step = start_process(
         part_command(starter, scripts, exchange.folder),
@@ -63,6 +65,8 @@ def run_step(
         for line in log.pass_on(step.stdout):
             if line.startswith(SLURM_PREFIXES):
                 words.append(line)
+            elif line.startswith(SPOKEN_REPORT):
+                spoken.append(line.removeprefix(SPOKEN_REPORT))
 
     reader = threading.Thread(target=copy, daemon=True)
     reader.start()
@@ -71,7 +75,7 @@ def run_step(
     finally:
         _end(step)
         reader.join(timeout=TERMINATE_GRACE_S)
-    reports = [PartReport(**report) for report in exchange.read_part_reports(len(parts))]
+    reports = [PartReport(**report) for report in (*exchange.read_part_reports(len(parts)), *map(json.loads, spoken))]
     out_of_memory = any(word in line for word in MEMORY_WORDS for line in words)
     reported = {report.part for report in reports}
     wall_s = time.monotonic() - began

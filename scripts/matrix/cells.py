@@ -145,8 +145,9 @@ class Cell:
     threads_per_process: int | None = None
 
     def label(self) -> str:
-        """For people: `torch_tensor, demo-14m, 2 GPUs, tensor 2, micro-batch 1`; on a CPU `2 processes`."""
-        return f"{self.framework}, {self.model.name}, {counted(self.num_gpus, self.device)}, {self.layout.label()}"
+        """For people: `torch_tensor, demo-14m, 2 GPUs, batch 8, tensor 2, micro-batch 1`; on a CPU `2 processes`."""
+        where = counted(self.num_gpus, self.device)
+        return f"{self.framework}, {self.model.name}, {where}, batch {self.global_batch_size}, {self.layout.label()}"
 
     @property
     def num_micro_batches(self) -> int:

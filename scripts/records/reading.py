@@ -7,11 +7,12 @@ import math
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import fastjsonschema
 
-from launching.results import read_failure
+from launching.results import Failure, read_failure
 from matrix.cells import identity_hash
 from matrix.config import load_schema
 from matrix.outcomes import Outcome
@@ -29,24 +30,34 @@ class MisplacedRecord(ValueError):
 REASON_CHARACTERS = 300
 
 
-def read_outcomes(study: Study, results: Path, scripts: Path = SCRIPTS) -> dict[tuple[str, int], Outcome]:
-    """Return the outcome of every planned cell of the study, by (cell id, repeat)."""
+def read_outcomes(
+    study: Study,
+    results: Path,
+    scripts: Path = SCRIPTS,
+    failures: Mapping[tuple[str, int], Failure] = MappingProxyType({}),
+) -> dict[tuple[str, int], Outcome]:
+    """Return the outcome of every planned cell of the study, by (cell id, repeat).
+
+    failures: of cells without a record, accounts that count for more than what is kept beside them.
+    """
     outcomes: dict[tuple[str, int], Outcome] = {}
     for planned in study.planned:
         if planned.key not in outcomes:
             path = record_path(results, study.system.name, planned)
-            outcomes[planned.key] = read_outcome(planned, path, study.system.name, scripts)
+            outcomes[planned.key] = read_outcome(planned, path, study.system.name, scripts, failures.get(planned.key))
     return outcomes
 
 
-def read_outcome(planned: PlannedCell, path: Path, system: str, scripts: Path = SCRIPTS) -> Outcome:
+def read_outcome(
+    planned: PlannedCell, path: Path, system: str, scripts: Path = SCRIPTS, known: Failure | None = None
+) -> Outcome:
     """Return what became of one planned cell on `system`. A record that was copied here counts as well."""
     if planned.obstacle and planned.obstacle.status == "unsupported":
         return Outcome("unsupported", planned.obstacle.reason, "unsupported")
     try:
         record = read_record(path, planned, system)
     except FileNotFoundError:
-        return _without_record(planned, path)
+        return _without_record(planned, path, known)
     except OSError as error:
         return Outcome(
             "missing",
@@ -100,10 +111,10 @@ def _problem(record: Any, planned: PlannedCell) -> str | None:
     return problem_of(record, planned.cell)
 
 
-def _without_record(planned: PlannedCell, path: Path) -> Outcome:
+def _without_record(planned: PlannedCell, path: Path, known: Failure | None) -> Outcome:
     if planned.obstacle:
         return Outcome("missing", planned.obstacle.reason, "too_large")
-    failure = read_failure(path.parent)
+    failure = known or read_failure(path.parent)
     if failure and failure.is_running:
         reason, kind = f"being measured on {failure.host} since {failure.at}", "running"
         return Outcome("missing", reason, kind, job_id=failure.job_id or "")

@@ -2,40 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from launching.results import Failure, read_failure
+from launching.results import Failure, remove_stray_failure
 from matrix.outcomes import Outcome
 from matrix.plan import Study, record_path, without_record
 from records.reading import read_outcomes
-from scheduling.endings import ask_slurm_for_reasons
+from scheduling.endings import NOTHING_KNOWN, Account, Key, ask_slurm_for_reasons
 from scheduling.queue import Queue, SlurmJob, look_at_queue
 
-Key = tuple[str, int]
 
-
-def outcomes_now(study: Study, results: Path, folder: Path, queue: Queue | None = None) -> dict[Key, Outcome]:
+def outcomes_now(
+    study: Study,
+    results: Path,
+    folder: Path,
+    queue: Queue | None = None,
+    failures: Mapping[Key, Failure] = NOTHING_KNOWN,
+) -> dict[Key, Outcome]:
     """Return the outcome of every planned cell as `read_outcomes` does, but for those whose job Slurm knows.
 
-    Beside the cells without a record what Slurm says of their end is noted. folder: where jobs are submitted from.
-    queue: what Slurm said already; it is asked where that is not given and a record is missing.
+    Beside the cells without a record what Slurm says of their end is noted, where there is room; beside those with one
+    no account of a failure stays. folder: where jobs are submitted from. queue: what Slurm said already; it is asked
+    where that is not given and a record is missing. failures: what the caller knows of cells, kept beside them or not.
     """
-    missing = without_record(study, results)
     if queue is None:
-        queue = look_at_queue(study.system) if missing else Queue()
-    jobs = ask_slurm_for_reasons(study, results, folder, queue)
-    outcomes = read_outcomes(study, results)
+        queue = look_at_queue(study.system) if without_record(study, results) else Queue()
+    accounts = ask_slurm_for_reasons(study, results, folder, queue, failures)
+    known = {key: account.failure for key, account in accounts.items() if account.failure}
+    outcomes = read_outcomes(study, results, failures=known)
     answers = study.system.slurm is not None and not queue.silence
-    for planned in missing:
-        outcome = outcomes[planned.key]
-        if outcome.record is None:  # one that came meanwhile counts
-            failure = read_failure(record_path(results, study.system.name, planned).parent)
-            outcomes[planned.key] = _outcome_by_queue(outcome, failure, jobs.get(planned.key), answers=answers)
+    for planned in study.runnable():
+        if outcomes[planned.key].record is not None:
+            remove_stray_failure(record_path(results, study.system.name, planned).parent)
+        elif account := accounts.get(planned.key):
+            outcomes[planned.key] = _outcome_by_queue(outcomes[planned.key], account, answers=answers)
     return outcomes
 
 
-def _outcome_by_queue(outcome: Outcome, failure: Failure | None, job: SlurmJob | None, *, answers: bool) -> Outcome:
+def _outcome_by_queue(outcome: Outcome, account: Account, *, answers: bool) -> Outcome:
     """Return the outcome of a cell without a record, by its latest job. `answers`: Slurm names all jobs that live."""
+    failure, job = account.failure, account.job
     if job is not None and job.is_in_queue and not _has_said_its_last(failure, job):
         kind = "queued" if job.is_waiting else "running"
         return Outcome("missing", job.words(), kind, job_id=job.job_id)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
-from launching.results import Failure, log_tail, now, read_failure, write_failure
+from launching.results import Failure, kept_failure, log_tail, now, read_failure
 from matrix.plan import Study, record_path, without_record
 from matrix.systems import System
 from scheduling.asking import QueueError, ask_slurm
@@ -15,6 +17,18 @@ from scheduling.queue import Queue, SlurmJob, current_job_id, find_job, find_job
 SLURM_KNOWS = ("interrupted", "killed", "time_limit", "node_failure", "cancelled", "preempted", "out_of_memory")
 # A job that is being ended shows COMPLETING still, and its reason what for.
 KINDS_BY_REASON = {"TimeLimit": "time_limit", "NodeDown": "node_failure", "OutOfMemory": "out_of_memory"}
+
+
+Key = tuple[str, int]
+NOTHING_KNOWN: Mapping[Key, Failure] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Account:
+    """What is known of a cell without a record: why there is none, and its latest job where Slurm knows it."""
+
+    failure: Failure | None
+    job: SlurmJob | None = None
 
 
 def with_slurms_account(failure: Failure, job: SlurmJob | None = None) -> Failure:
@@ -60,29 +74,31 @@ def _shares_nodes() -> bool | None:
     return any(other != job_id for other in shown.split())
 
 
-def ask_slurm_for_reasons(study: Study, results: Path, folder: Path, queue: Queue) -> dict[tuple[str, int], SlurmJob]:
+def ask_slurm_for_reasons(
+    study: Study, results: Path, folder: Path, queue: Queue, failures: Mapping[Key, Failure] = NOTHING_KNOWN
+) -> dict[Key, Account]:
     """Complete what stands beside the cells without a record with Slurm's account, before Slurm forgets the jobs.
 
-    Return the latest job of each such cell, as far as Slurm knows it, by the cell's key. folder: where the jobs were
-    submitted from. Nothing more is asked where Slurm did not answer for the queue.
+    Return what is known of each such cell, whether it could be kept beside it or not, by the cell's key. folder: where
+    the jobs were submitted from. failures: accounts that count for more than those beside the cells. Nothing more is
+    asked where Slurm did not answer for the queue.
     """
-    if study.system.slurm is None or queue.silence:
-        return {}
     missing = without_record(study, results)
-    listed = jobs_of_cells(study.system.name, missing, queue.jobs, folder)
     folders = {planned.key: record_path(results, study.system.name, planned).parent for planned in missing}
-    failures = {key: read_failure(folder) for key, folder in folders.items()}
+    accounts = {key: Account(failures.get(key) or read_failure(folder)) for key, folder in folders.items()}
+    if study.system.slurm is None or queue.silence:
+        return accounts
+    jobs = jobs_of_cells(study.system.name, missing, queue.jobs, folder)
     # So few, so that a thousand cells that crashed are no thousand questions to Slurm at every call.
     unlisted = {
-        failure.job_id: key
-        for key, failure in failures.items()
-        if failure and failure.job_id and key not in listed and _slurm_may_know_more(failure)
+        account.failure.job_id: key
+        for key, account in accounts.items()
+        if account.failure and account.failure.job_id and key not in jobs and _slurm_may_know_more(account.failure)
     }
     known = find_jobs(list(unlisted)) if unlisted else {}
-    jobs = listed | {unlisted[job_id]: job for job_id, job in known.items()}
-    for key, job in jobs.items():
-        _complete_failure(folders[key], failures[key], job)
-    return jobs
+    jobs |= {unlisted[job_id]: job for job_id, job in known.items()}
+    completed = {key: _completed(folders[key], accounts[key].failure, job) for key, job in jobs.items()}
+    return accounts | {key: Account(completed[key], job) for key, job in jobs.items()}
 
 
 def _slurm_may_know_more(failure: Failure) -> bool:
@@ -92,18 +108,17 @@ def _slurm_may_know_more(failure: Failure) -> bool:
     return failure.kind in SLURM_KNOWS and (failure.scheduler is None or "COMPLETING" in failure.scheduler)
 
 
-def _complete_failure(folder: Path, failure: Failure | None, job: SlurmJob) -> None:
-    """Complete the account of one cell's repeat by what Slurm says of its latest job."""
+def _completed(folder: Path, failure: Failure | None, job: SlurmJob) -> Failure | None:
+    """Return the account of one cell's repeat, completed and kept where Slurm says more of its latest job."""
     if job.kind is None:
-        return
+        return failure
     if failure and failure.job_id != job.job_id and job.is_older_than(failure.at):
-        return  # the account is of a later try than the job
+        return failure  # it is of a later try than the job
     if failure is None or failure.job_id != job.job_id:
         # The job ended before its launcher could write anything.
-        folder.mkdir(parents=True, exist_ok=True)
         reason = "it ended before its launcher could say anything"
-        write_failure(folder, Failure(job.kind, reason, None, (), now(), job.nodes, job.job_id, job.words()))
-        return
+        return kept_failure(folder, Failure(job.kind, reason, None, (), now(), job.nodes, job.job_id, job.words()))
     completed = with_slurms_account(failure, job)
-    if completed != failure:
-        write_failure(folder, replace(completed, last_lines=failure.last_lines or log_tail(folder / "log.txt")))
+    if completed == failure:
+        return failure
+    return kept_failure(folder, replace(completed, last_lines=failure.last_lines or log_tail(folder / "log.txt")))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from launching.interpreter import interpreter_file
 from launching.placement import host_name
-from launching.results import Failure, log_tail, now, read_failure, write_failure
+from launching.results import Failure, kept_failure, log_tail, now, read_failure
 from matrix.plan import Study, record_path, without_record
 
 # One error as Snakemake writes it: `Error in rule x:`, then indented lines `key: value`; a message may go on without
@@ -51,18 +51,22 @@ def step_errors(log: str) -> list[StepError]:
     return [_step_error(found["rule"], found["lines"]) for found in ERROR.finditer(log)]
 
 
-def note_failed_steps(study: Study, logs: Iterable[Path], root: Path) -> None:
-    """Give every cell without a record the reason that stands in the logs of this call, where it never came to run."""
+def note_failed_steps(study: Study, logs: Iterable[Path], root: Path) -> dict[tuple[str, int], Failure]:
+    """Give every cell without a record the reason that stands in the logs of this call, where it never came to run.
+
+    Return these reasons by the cells' keys: where the disk is full they are kept nowhere else.
+    """
     errors = [error for path in logs for error in step_errors(_text(path))]
     results = root / "results"
     reasons = cell_reasons(study, errors, root)
+    noted = {}
     for planned in without_record(study, results):
         folder = record_path(results, study.system.name, planned).parent
         former = read_failure(folder)
         if planned.key in reasons and not (former and former.is_running):
             kind, reason, lines = reasons[planned.key]
-            folder.mkdir(parents=True, exist_ok=True)
-            write_failure(folder, Failure(kind, reason, None, lines, now(), host_name(), None))
+            noted[planned.key] = kept_failure(folder, Failure(kind, reason, None, lines, now(), host_name(), None))
+    return noted
 
 
 Reasons = Mapping[tuple[str, int], tuple[str, str, tuple[str, ...]]]

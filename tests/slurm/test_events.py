@@ -270,7 +270,7 @@ def test_a_refused_submission_says_why(cluster: Cluster) -> None:
     run = cluster.snakemake("tiny")
     assert run.returncode != 0
     assert (
-        "missing: nothing, tiny, 1 process, data 1, micro-batch 1, repeat 1: refused: Slurm refused the job: "
+        "missing: nothing, tiny, 1 process, batch 2, data 1, micro-batch 1, repeat 1: refused: Slurm refused the job: "
         in run.output
     )
     assert "invalid partition specified: nowhere" in cluster.status("tiny").output

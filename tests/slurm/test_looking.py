@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +127,8 @@ def test_a_cell_that_is_being_measured_is_called_so_by_all(cluster: Cluster) -> 
         process.kill()
     assert second.wait(120) != 0
     told = (root / "output.txt").read_text()
-    assert f"missing: waiting, tiny, 1 GPU, data 1, micro-batch 1, repeat 1: running: Slurm job {job}: RUNNING" in told
+    said = f"running: Slurm job {job}: RUNNING"
+    assert f"missing: waiting, tiny, 1 process, batch 2, data 1, micro-batch 1, repeat 1: {said}" in told
 
     cluster.sandbox.kill_slurmctld()
     assert kinds(cluster) == ["not_known"]
@@ -137,6 +140,62 @@ def test_a_cell_that_is_being_measured_is_called_so_by_all(cluster: Cluster) -> 
     (root / "gate").touch()
     cluster.sandbox.wait_for(cluster.project.records, 60, "the record")
     assert kinds(cluster) == [""]
+
+
+@pytest.fixture
+def small_disk(cluster: Cluster) -> Iterator[Path]:
+    """The results of the cluster on a file system of their own with little room."""
+    folder = cluster.project.root / "results/cluster"
+    folder.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(folder: Path) -> Path:
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"x" * 512)
+    return filler
+
+
+def test_on_a_full_disk_every_cell_is_told_with_its_reason(cluster: Cluster, small_disk: Path) -> None:
+    """status.py printed one line of an error and no table, the call listed no cell, and the cells were `killed`."""
+    root = cluster.project.root
+    (root / "scripts/frameworks/waiting.py").write_text(WAITING)
+    # Two cells that differ in their batch alone.
+    batches = {
+        f"batch{size}": {"scaling": "strong", "global_batch_size": size, "points": [{"model": "tiny", "num_gpus": 1}]}
+        for size in (2, 4)
+    }
+    cluster.project.write_study(frameworks={"waiting": None}, comparisons=batches)
+    call = cluster.project.start(command=cluster.command("tiny"))
+    cluster.sandbox.wait_for(lambda: logs(cluster).count("gate") == 2, 120, "both cells at the gate")
+    filler = fill(small_disk)
+    (root / "gate").touch()
+    assert call.wait(120) != 0
+    told = (root / "output.txt").read_text()
+    for size in (2, 4):
+        (line,) = [line for line in told.splitlines() if f"missing: waiting, tiny, 1 process, batch {size}, " in line]
+        assert "disk_full: rank 0: " in line and "No space left on device" in line
+    assert "tables of the finished cells could not be written: " in told
+    status = cluster.status("tiny")
+    assert status.returncode == 0, status.output
+    assert "2 cells: 2 failed" in status.output
+    assert status.output.count("disk_full") == 2, status.output
+
+    filler.unlink()
+    run = cluster.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    assert not list(small_disk.rglob("failure.json"))
+    # What a launcher leaves that is killed when its record is there already.
+    record = cluster.project.records()[0]
+    write_failure(record.parent, Failure("interrupted", "killed", None, (), "", "n1", "1"))
+    assert "2 cells: 2 done" in cluster.status("tiny").output
+    assert not list(small_disk.rglob("failure.json"))
 
 
 def logs(cluster: Cluster) -> str:

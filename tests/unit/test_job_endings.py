@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +11,21 @@ from pathlib import Path
 import pytest
 
 from factories import make_cell, make_comparison, make_study, planned
+from launching import results
 from launching.exchange import Exchange, RankFailure
 from launching.part import LaunchPlan, PartReport, silent_part
 from launching.placement import parts
 from launching.processes import Ending
-from launching.results import Failure, judge, launch_facts, log_tail, read_failure, write_failure
+from launching.results import (
+    Failure,
+    clear_former_launch,
+    judge,
+    kept_failure,
+    launch_facts,
+    log_tail,
+    read_failure,
+    write_failure,
+)
 from launching.starters import mpiexec, part_index, srun
 from launching.step import MEMORY_WORDS, SLURM_PREFIXES, step_ending
 from matrix.plan import record_path
@@ -236,6 +248,45 @@ def test_slurm_is_asked_once_and_only_where_it_may_know_more(
     if asked:
         told = [read_failure(folder) for folder in folders]
         assert [f.kind for f in told if f] == ["time_limit", kind]
+
+
+def refuse(path: Path, data: object) -> None:
+    """In place of `write_json`, a disk without room for another file; tests/slurm fills a real one."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def test_an_account_fits_into_the_room_of_the_note_that_was_there_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clear_former_launch(tmp_path, "5")
+    monkeypatch.setattr(results, "write_json", refuse)
+    told = replace(failure("disk_full"), last_lines=("OSError: [Errno 28] No space left on device",))
+    write_failure(tmp_path, told)
+    assert read_failure(tmp_path) == told
+    write_failure(tmp_path, replace(told, last_lines=("x" * 300,) * 20))
+    assert read_failure(tmp_path) == replace(told, last_lines=())
+    with pytest.raises(OSError, match="No space left"):
+        write_failure(tmp_path / "another", told)
+
+
+def test_an_account_that_cannot_be_kept_is_told_all_the_same(tmp_path: Path) -> None:
+    """In the cell's place lies a file, so that no folder can be made."""
+    (tmp_path / "repeat1").touch()
+    told = kept_failure(tmp_path / "repeat1", failure("cancelled"))
+    assert (told.kind, told.job_id) == ("cancelled", "5")
+    assert told.reason == "interrupted by SIGTERM (this could not be kept beside the cell: File exists)"
+
+
+def test_no_account_is_written_beside_a_record(tmp_path: Path) -> None:
+    (tmp_path / "record.json").touch()
+    kept_failure(tmp_path, failure("cancelled"))
+    assert read_failure(tmp_path) is None
+
+
+def test_a_rank_that_could_write_nothing_met_a_full_disk(tmp_path: Path) -> None:
+    said = "OSError: [Errno 28] No space left on device: 'rank0.json'"
+    verdict = judge(Ending("crash", "rank 0 ended with 1", 0, ("x", said)), Exchange(tmp_path), 1, 1, False)
+    assert (verdict.kind, verdict.reason) == ("disk_full", f"rank 0: {said}; make room and run again")
 
 
 def test_the_last_lines_of_a_log(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_cells_that_are_too_large_are_summed_up_once_and_listed_once(tmp_path: P
         f"{study.name}: 4 cells planned and not started: they need 8, 16 processes, this system (here) has 4"
     ]
     assert [line.partition(", about")[0] for line in missing_lines(study, tmp_path)] == [
-        f"    torch_ddp, small, {n} processes, data {n}, micro-batch 1, {n // 4} nodes, not started: "
+        f"    torch_ddp, small, {n} processes, batch 16, data {n}, micro-batch 1, {n // 4} nodes, not started: "
         f"needs {n} processes, this system (here) has 4"
         for n in (8, 16)
     ]
@@ -103,14 +103,14 @@ def test_the_plan_names_what_will_not_run_and_what_will(tmp_path: Path) -> None:
     layouts = [{"tensor_parallel": "all"}]
     study = expand(study_config(frameworks={"torch_ddp": {"layouts": layouts}}, comparisons=points, repeats=2))
     assert plan_lines(study) == [
-        f"{study.name}: torch_ddp, small, {n} processes, tensor {n}, micro-batch 1: unsupported: "
+        f"{study.name}: torch_ddp, small, {n} processes, batch 8, tensor {n}, micro-batch 1: unsupported: "
         "torch_ddp has no tensor parallelism (it has data)"
         for n in (2, 4)
     ]
     assert list(missing_lines(study, tmp_path)) == [
         f"{study.name}: 2 of 2 cells to measure on here",
-        "    torch_ddp, small, 1 process, data 1, micro-batch 1, 2 repeats, at most 30 minutes, about 36 MiB a process "
-        "(parameters 6, gradients 12, optimizer 12, activations 0, working set 5)",
+        "    torch_ddp, small, 1 process, batch 8, data 1, micro-batch 1, 2 repeats, at most 30 minutes, "
+        "about 36 MiB a process (parameters 6, gradients 12, optimizer 12, activations 0, working set 5)",
     ]
 
 

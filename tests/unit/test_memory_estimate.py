@@ -346,8 +346,8 @@ def test_a_dry_run_tells_what_each_cell_needs_and_marks_what_will_not_fit(tmp_pa
     alone = "about 36 MiB a process (parameters 6, gradients 12, optimizer 12, activations 0, working set 5)"
     assert roomy == [
         "study: 1 of 1 cells to measure on here",
-        f"    torch_ddp, small, 1 process, data 1, micro-batch 1, at most 30 minutes, {alone}",
-        f"    torch_ddp, small, 8 processes, data 8, micro-batch 1, 2 nodes, not started: needs 8 processes, "
+        f"    torch_ddp, small, 1 process, batch 8, data 1, micro-batch 1, at most 30 minutes, {alone}",
+        f"    torch_ddp, small, 8 processes, batch 8, data 8, micro-batch 1, 2 nodes, not started: needs 8 processes, "
         f"this system (here) has 4, {needs}",
     ]
     assert tight[1:] == [f"{line}, predicted NOT to fit 1.5 GiB with 1.5 to spare" for line in roomy[1:]]

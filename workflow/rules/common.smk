@@ -38,6 +38,7 @@ from matrix.tokens_needed import check_enough_tokens, token_count
 from papers.figure_forms import file_endings
 from papers.loading import check_cells, check_outputs
 from papers.reference import read_reference
+from records.standing import outcomes_now
 from scheduling.failed_steps import note_failed_steps
 from scheduling.jobs import awaited_jobs, budget, chunks, tokenizing_resources, training_resources
 from scheduling.queue import has_slurm, look_at_queue

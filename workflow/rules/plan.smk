@@ -53,15 +53,15 @@ def write_partial_outputs(study, snakemake_logs, queue):
     """Write what the finished cells measured where others failed, which kept the rules from it; say what is missing."""
     from study_outputs import missing_cells, write_study_outputs
 
+    failures = note_failed_steps(study, map(Path, snakemake_logs), ROOT)
+    missing = missing_cells(study, outcomes_now(study, ROOT / "results", Path.cwd(), queue, failures))
+    for line in missing:
+        logger.error(f"{study.name}: missing: {line}")
     try:
-        note_failed_steps(study, map(Path, snakemake_logs), ROOT)
-        folder, outcomes = write_study_outputs(study, ROOT, queue)
-        missing = missing_cells(study, outcomes)
+        folder = write_study_outputs(study, ROOT, queue, failures)
     except (ValueError, OSError) as error:
         logger.error(f"{study.name}: tables of the finished cells could not be written: {error}")
         return
-    for line in missing:
-        logger.error(f"{study.name}: missing: {line}")
     if not missing:
         logger.error(f"{study.name}: every cell is measured, and a later step failed; its message stands above.")
         return

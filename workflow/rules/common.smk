@@ -99,14 +99,9 @@ wildcard_constraints:
     corpus=r"[^/]+",
     split=r"[^/]+",
     table=r"[^/]+",
-<<<<<<< HEAD
-    figure=r"[^/]+",
-    call=r"[^/]+",
-=======
     # Or `<figure>_column.pdf` would be the PDF of a figure of that name.
     figure=r"[^/]+(?<!_column)",
-    call=r"[0-9-]+",
->>>>>>> 875f323 (Figures that a conference prints: a form for a column, a look of its own for every framework, nothing covers anything)
+    call=r"[^/]+",
 
 
 @cache

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,12 @@ def main() -> int:
     try:
         if arguments[:1] == ["forget"]:
             return run_forget(arguments[1:])
-        return run_show(arguments)
+        code = run_show(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `| head` has seen enough; what is left is flushed to nowhere when Python ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ConfigError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

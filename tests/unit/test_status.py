@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +107,15 @@ def test_every_study_is_read_and_a_broken_one_takes_no_other_with_it(
     assert [line.partition(" ")[0] for line in shown.out.splitlines()] == ["first", "second"]
     (told,) = shown.err.splitlines()
     assert told.startswith("broken: left out: config/studies/broken.yaml: line 1: is not valid YAML")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    """`status.py | head -1` ended with `Broken pipe` behind the line."""
+    studies = ["axonn_weak_scaling", "axonn_strong_scaling", "--system", "example-summit-like"]
+    command = [sys.executable, str(ROOT / "scripts" / "status.py"), *studies]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as shown:
+        assert shown.stdout and shown.stderr
+        assert shown.stdout.readline().startswith("framework")
+        shown.stdout.close()
+        assert shown.stderr.read() == ""
+    assert shown.returncode == 0

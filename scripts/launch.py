@@ -128,11 +128,28 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
         },
     }
     check_config(record, "record", ROOT, "record")
-    write_json(args.record, record)
+    write_record(args.record, record)
     (args.record.parent / results.FAILURE_FILE).unlink(missing_ok=True)
     shown = f"{verdict.status}: {verdict.reason}" if verdict.reason else verdict.status
     print(f"{cell.label()}, repeat {args.repeat}: {shown}", flush=True)
     return 0
+
+
+def write_record(path: Path, record: dict[str, Any]) -> None:
+    """Write what was measured; where that cannot be, keep it elsewhere here, and raise OSError that says where."""
+    try:
+        write_json(path, record)
+    except OSError as error:
+        try:
+            kept = Path(tempfile.mkdtemp(prefix="scaling-eval-")) / path.name
+            write_json(kept, record)
+        except OSError:
+            raise error from None
+        raise OSError(
+            error.errno,
+            f"{error.strerror}; what was measured is kept as {kept} on {host_name()} and counts when it is moved to "
+            f"{path}",
+        ) from None
 
 
 def run_cell(

@@ -107,7 +107,11 @@ def run_part(job: LaunchPlan, index: int, limits: Limits, log: LogWriter) -> Par
     if lacking:
         ending = Ending("gpu_missing", f"node {host} {lacking}")
     else:
-        ending = run_ranks(_commands(job, part, host, settings), limits, log)
+        try:
+            ending = run_ranks(_commands(job, part, host, settings), limits, log)
+        except OSError as error:  # a Python that this node does not see, a user's limit of processes
+            what = f" ({error.filename})" if error.filename else ""
+            ending = Ending("crash", f"node {host} could not start its ranks: {error.strerror or error}{what}")
     after = read_host_clock()
     kills_after = host_memory_kills()
     return PartReport(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import io
 import json
@@ -9,16 +10,18 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from factories import make_cell
+from launch import write_record
 from launching import processes, step
 from launching.exchange import Exchange
 from launching.host_lock import LOCK_VARIABLE, host_lock
-from launching.part import LaunchPlan
+from launching.part import LaunchPlan, run_part
 from launching.processes import Limits, LogWriter, RankCommand, run_ranks, start_process
 from matrix.sources import SCRIPTS
 from test_launch_tokens import write_tokens
@@ -98,6 +101,30 @@ def test_a_lock_that_cannot_be_made_says_what_to_set(
     says = rf"host\.lock cannot be opened .*: set {LOCK_VARIABLE} to a file"
     with pytest.raises(ValueError, match=says), host_lock(lambda text: None, lambda: True):
         pass
+
+
+def test_ranks_that_a_node_cannot_start_are_its_fault_and_told(tmp_path: Path) -> None:
+    """A part that ended in a traceback could not report, and the reason was that it had not."""
+    job = LaunchPlan([str(tmp_path / "python")], 1, 1, "127.0.0.1", str(tmp_path), "token", {})
+    report = run_part(job, 0, LIMITS, LogWriter(io.StringIO()))
+    assert report.kind == "crash"
+    assert report.reason == (
+        f"node {report.host} could not start its ranks: No such file or directory ({tmp_path / 'python'})"
+    )
+
+
+def test_a_record_without_room_is_kept_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in the place of its folder stands in for a disk that is full."""
+    (tmp_path / "cells").touch()
+    (tmp_path / "elsewhere").mkdir()
+    path = tmp_path / "cells" / "record.json"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    with pytest.raises(OSError) as failed:
+        write_record(path, {"status": "ok"})
+    (kept,) = (tmp_path / "elsewhere").glob("scaling-eval-*/record.json")
+    assert json.loads(kept.read_text()) == {"status": "ok"}
+    assert f"kept as {kept} on " in failed.value.strerror and f"moved to {path}" in failed.value.strerror
+    assert failed.value.errno in (errno.EEXIST, errno.ENOTDIR)
 
 
 # -- ranks -------------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from papers.captions import (
     counted,
     device_text,
     figure_repeats_text,
+    left_out_text,
     no_baseline_text,
     not_compared_text,
     noted_text,
@@ -78,7 +79,9 @@ def strong_scaling(data: StudyData, form: Form = FULL) -> Figure:
     styles = framework_styles(results)
     groups = grouped(results, lambda r: (r.comparison, r.model))
     baselines = dict.fromkeys(comparison_text(members) for members in grouped(results, lambda r: r.comparison).values())
-    words = _words(data, "Strong scaling", results, *baselines, "thin dashes: ideal, through the baseline used")
+    has_ideal = any(r.baseline_num_gpus is not None for r in results)
+    ideal = "thin dashes: ideal, through the baseline used" if has_ideal else ""
+    words = _words(data, "Strong scaling", results, *baselines, ideal)
     with drawing_style(form):
         panels = []
         for (comparison, _), members in groups.items():
@@ -86,7 +89,7 @@ def strong_scaling(data: StudyData, form: Form = FULL) -> Figure:
             panels += [_throughput(members, styles, title), _speedup(members, styles, title)]
         drawn = [name for name in styles if any(r.framework == name and r.tokens_per_s.n for r in results)]
         legend = [(curve_handle(styles[name]), _name(name, results)) for name in drawn]
-        if any(r.baseline_num_gpus is not None for r in results):
+        if has_ideal:
             legend.append((ideal_handle(), IDEAL))
         return draw_page(form, words, panels, legend, min(2, form.side_by_side))
 
@@ -253,6 +256,7 @@ def _words(data: StudyData, subtitle: str, results: Sequence[Result], *extra: st
         stand_in_text(results),
         figure_repeats_text(results),
         not_compared_text(results),
+        left_out_text(results),
         noted_text(results),
     ]
     return Words(data.title, subtitle, sentences(parts))

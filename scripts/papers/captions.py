@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from papers.results import Result
+from papers.results import LEFT_OUT, Result
 
 SCALING_TEXT = {
     "strong": "strong scaling (model and batch stay the same)",
@@ -36,6 +36,17 @@ def noted_text(results: Sequence[Result]) -> str:
             noted.setdefault(result.framework_name, set()).add(result.num_gpus)
     points = [f"{name} ({', '.join(map(str, sorted(numbers)))})" for name, numbers in sorted(noted.items())]
     return f"the tables have notes on {', '.join(points)}, by number of {units_of(results)}" if points else ""
+
+
+def left_out_text(results: Sequence[Result]) -> str:
+    """Which layouts ran on other devices than the rest, so that they cannot be their framework's best; usually none."""
+    left_out = dict.fromkeys(
+        f"{result.framework_name} ({result.num_gpus}), {note}"
+        for result in results
+        for note in result.shown_notes
+        if LEFT_OUT in note and "device kind" in note
+    )
+    return f"left out: {'; '.join(left_out)}" if left_out else ""
 
 
 def not_compared_text(results: Sequence[Result]) -> str:
@@ -81,8 +92,8 @@ def no_baseline_text(results: Sequence[Result]) -> str:
     if not any(result.comparable for result in measured):
         return "No speedup: what was measured cannot be compared. The notes of the tables say why."
     return (
-        f"No speedup: at no number of {units_of(results)} every framework has a result. `baseline: own_smallest` in "
-        "the study's file sets each framework against its own smallest number."
+        f"No speedup: there is no number of {units_of(results)} at which every framework has a result. "
+        "`baseline: own_smallest` in the study's file sets each against its own smallest number."
     )
 
 

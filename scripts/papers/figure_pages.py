@@ -199,7 +199,7 @@ def _down(
     legend_in = legend.get_window_extent(renderer).height / figure.dpi + 0.07 if legend is not None else 0.0
     height = 2 * _EDGE_IN + legend_in + sum(_height_in(lines, size) for lines, size, _ in blocks)
     height += sum(above + form.axes_height_in + below + strip + _GAP_IN for above, below, strip in rows)
-    height += _height_in(caption, _CAPTION_PT)
+    height += _height_in(caption, _CAPTION_PT) if caption else -_GAP_IN
     figure.set_size_inches(form.width_in, height)
     y = height - _EDGE_IN
     for lines, size, style in blocks:

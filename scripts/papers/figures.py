@@ -178,7 +178,7 @@ def scaling_curves(
         share = index / len(styles)
         axes.errorbar(
             passed, [spread.mean for spread in spreads], yerr=deviations if any(deviations) else None,
-            **_curve(style), markersize=6.5 - 2.5 * share, linewidth=1.8 - 0.7 * share, capsize=1.8, elinewidth=0.8,
+            **_curve(style), markersize=6.5 - 1.7 * share, linewidth=1.8 - 0.6 * share, capsize=1.8, elinewidth=0.8,
             label=name,
         )  # fmt: skip
         ends += [end for spread in spreads if spread.n for end in (spread.mean, spread.upper)]
@@ -226,11 +226,15 @@ def _doublings(low: float, high: float) -> list[float]:
     return [2.0**power for power in powers[:: -(-len(powers) // 6) or 1]] or log_ticks(low, high)
 
 
+# A step from one to the next is a tenth to a quarter.
+_CLOSE = (1, 1.2, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 2.8, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 9)
+
+
 def log_ticks(low: float, high: float) -> list[float]:
     """Return round numbers for a logarithmic axis: as many as there are, and no more than six."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     fewer: list[float] = []
-    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8)):
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), _CLOSE):
         ticks = [digit * 10.0**decade for decade in decades for digit in digits]
         inside = [tick for tick in ticks if low <= tick <= high]
         if len(inside) > 6:

@@ -23,6 +23,9 @@ from papers.study_data import StudyData
 # Most hopeful first: what one can still do something about.
 _STATUS_ORDER = ("missing", "not_available", "nan", "oom", "unsupported")
 
+# In a note on a layout that cannot be its framework's best, whatever its time.
+LEFT_OUT = "passed over"
+
 # What a result is made of; turning all columns into Python objects takes most of the time otherwise.
 _COLUMNS = [
     "comparison", "scaling", "baseline_policy", "model", "num_parameters", "num_gpus", "framework", "status", "reason",
@@ -307,7 +310,7 @@ def _other_layouts_notes(rows: Sequence[Mapping[str, Any]], best: Sequence[Mappi
         elif alike:
             times.append((spread_of(alike), layout))
         elif all(is_true(row["comparable"]) for row in best):
-            notes.append(f"layout {layout}: passed over, not comparable (why is in the notes of measurements.csv)")
+            notes.append(f"layout {layout}: {LEFT_OUT}, {_why_apart(repeats)}")
     if times:
         time, layout = min(times, key=lambda one: (one[0].mean, one[1]))
         gain = difference(time, spread_of([row["batch_time_s"] for row in best]))
@@ -318,3 +321,9 @@ def _other_layouts_notes(rows: Sequence[Mapping[str, Any]], best: Sequence[Mappi
                 f"{gain.mean:.2g} ± {gain.deviation:.2g} s more"
             )
     return notes
+
+
+def _why_apart(repeats: Sequence[Mapping[str, Any]]) -> str:
+    """Return why repeats are not compared with the others, as their own notes say it."""
+    reasons = [note for row in repeats for note in row["notes"].split("; ") if note.startswith("not compared")]
+    return "; ".join(dict.fromkeys(reasons)) or "not comparable (why is in the notes of measurements.csv)"

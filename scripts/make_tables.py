@@ -10,8 +10,9 @@ import pandas as pd
 
 from atomic import replace_when_complete
 from made_from import drawn_digests, note_made_from
+from papers.latex_tables import to_latex
 from papers.loading import find_table
-from papers.rendering import to_latex, to_markdown
+from papers.rendering import to_markdown
 from papers.study_data import load_study_data
 
 

@@ -117,8 +117,8 @@ def _published_columns(published: Sequence[Published]) -> dict[str, Any]:
         columns |= {
             f"published_{one.metric}_min": one.value_min,
             f"published_{one.metric}_max": one.value_max,
-            f"ratio_to_published_{one.metric}_min": one.ratio_to_min,
-            f"ratio_to_published_{one.metric}_max": one.ratio_to_max,
+            f"ratio_to_published_{one.metric}_min": one.ratio_min,
+            f"ratio_to_published_{one.metric}_max": one.ratio_max,
         }
     if published:
         reasons = list(dict.fromkeys(difference for one in published for difference in one.differences))

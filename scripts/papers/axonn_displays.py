@@ -22,7 +22,7 @@ from papers.captions import (
 )
 from papers.leads import Lead, marked
 from papers.published import Published
-from papers.rendering import EMPTY, Display, Span, format_range, format_spread
+from papers.rendering import EMPTY, Display, Span, format_range, format_ratios, format_spread
 from papers.result_texts import batch_time_text, layout_text, over_baseline_text
 from papers.results import Result, grouped
 from papers.study_data import StudyData
@@ -69,7 +69,13 @@ def _measured_display(data: StudyData, compared: Sequence[ComparedResult]) -> Di
     notes = [
         f"{r.model} on {counted(r.num_gpus, units)}, {r.framework}: {note}" for r in results for note in r.shown_notes
     ]
-    return Display(_caption(data, results), headings, tuple(cells), tuple(notes), (len(headings) - 1,), group=2)
+    caption = f"{data.title}, comparison {results[0].comparison}"
+    wide = (len(headings) - 1,)
+    aside = tuple(range(headings.index("Days saved") + 1, len(headings)))
+    return Display(
+        caption, headings, tuple(cells), tuple(notes), wide, group=2, details=_details(results),
+        fold=(headings.index("Repeats"),), aside=aside, aside_title="scaling and layouts",
+    )  # fmt: skip
 
 
 def _cells(one: ComparedResult, width: int, with_speedup: bool) -> tuple[str | Span, ...]:
@@ -110,31 +116,31 @@ def _published_display(data: StudyData, compared: Sequence[ComparedResult]) -> D
         rows.append((
             result.model, str(result.num_gpus), result.framework, result.repeats_text, metric,
             marked(format_spread(one.measured), one.verdict), format_range(one.value_min, one.value_max),
-            format_range(one.ratio_to_max, one.ratio_to_min),
+            format_ratios(one.ratio_min, one.ratio_max),
             f"not comparable because: {'; '.join(own)}" if own else otherwise,
         ))  # fmt: skip
     sources = dict.fromkeys(one.where for _, one in shown)
-    caption = (
-        f"{data.title}: measured beside published ({'; '.join(sources)}). "
-        "Ratio: measured / published, over both ends of a range."
-    )
+    details = f"Published in {'; '.join(sources)}. Ratio: measured / published, over both ends of a range."
     if any(one.compared_with for _, one in shown):
-        caption += " What is saved is over the fastest of the frameworks that the source compared, which is named."
+        details += " What is saved is over the fastest of the frameworks that the source compared, which is named."
     headings = (
         "Model", _heading(units), "Framework", "Repeats", "Metric", "Measured", "Published", "Ratio", "Comparable?",
     )  # fmt: skip
     notes = [f"All rows: not comparable because: {'; '.join(common)}."] if common else []
     notes += dict.fromkeys(f"Published {_PUBLISHED_HEADINGS[one.metric]}: {one.note}." for _, one in shown if one.note)
-    return Display(caption, headings, tuple(rows), tuple(notes), wide=(8,), group=2)
+    caption = f"{data.title}: measured beside published"
+    return Display(
+        caption, headings, tuple(rows), tuple(notes), wide=(4, 8), group=2, details=details, fold=(3,)
+    )  # fmt: skip
 
 
 def _heading(units: str) -> str:
     return units if units == "GPUs" else units.capitalize()
 
 
-def _caption(data: StudyData, results: Sequence[Result]) -> str:
+def _details(results: Sequence[Result]) -> str:
     parts = [
-        f"{data.title}, comparison {results[0].comparison}: {comparison_text(results)}",
+        comparison_text(results),
         device_text(results),
         settings_text(results),
         f"percent of peak: the paper's formula, of {peak_text(results)}",

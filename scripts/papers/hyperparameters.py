@@ -41,8 +41,10 @@ def hyperparameters(data: StudyData) -> pd.DataFrame:
 
 
 def _display(data: StudyData, rows: pd.DataFrame) -> Display:
+    devices = set(rows["device"])
+    units = {("cpu",): "Processes", ("cuda",): "GPUs"}.get(tuple(devices), "GPUs or processes")
     headings = (
-        "Model", "GPUs or processes", "Framework", "Layout", "Best", "Global batch", "Micro-batches", "Precision",
+        "Model", units, "Framework", "Layout", "Best", "Global batch", "Micro-batches", "Precision",
         "Checkpointing", "Learning rate", "Seed", "Weights", "Status",
     )  # fmt: skip
     cells = tuple(
@@ -61,11 +63,14 @@ def _display(data: StudyData, rows: pd.DataFrame) -> Display:
         for r in models
     )
     epsilons = ", ".join(f"{epsilon:g}" for epsilon in sorted(set(rows["adam_epsilon"])))
-    caption = (
-        f"{data.title}: what each framework ran with. Optimizer AdamW (0.9, 0.95, eps {epsilons}) without weight "
-        "decay; Best marks the layout that the other tables show."
+    caption = f"{data.title}: what each framework ran with"
+    details = (
+        f"Optimizer AdamW (0.9, 0.95, eps {epsilons}) without weight decay; Best marks the layout that the "
+        "other tables show."
     )
-    return Display(caption, headings, cells, shapes, wide=(3, 12), group=2)
+    return Display(
+        caption, headings, cells, shapes, wide=(3, 12), group=2, details=details, fold=(5, *range(7, 12))
+    )  # fmt: skip
 
 
 def _status(row: dict[str, Any]) -> str:

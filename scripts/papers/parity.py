@@ -119,10 +119,8 @@ def _display(data: StudyData, frame: pd.DataFrame) -> Display:
         )
         for r in frame.to_dict("records")
     )  # fmt: skip
-    caption = (
-        f"{data.title}: losses of all batches against one process of {REFERENCE_FRAMEWORK}. "
-        f"Same means a relative difference of at most {TOLERANCE:g} in every batch."
-    )
+    caption = f"{data.title}: losses of all batches against one process of {REFERENCE_FRAMEWORK}"
+    details = f"Same means a relative difference of at most {TOLERANCE:g} in every batch."
     headings = (
         "Framework",
         "GPUs or processes",
@@ -134,7 +132,7 @@ def _display(data: StudyData, frame: pd.DataFrame) -> Display:
         "Same?",
         "Reason",
     )
-    return Display(caption, headings, rows, wide=(2, 8), group=0)
+    return Display(caption, headings, rows, wide=(2, 8), details=details, fold=(3, 4))
 
 
 TABLES = {"parity": parity}

@@ -27,7 +27,8 @@ _OWN: Mapping[str, Callable[[Result], Spread]] = {
 class Published:
     """One published value or range for one metric, set against a measured value (empty where there is none).
 
-    `ratio_to_min` and `ratio_to_max` are measured / published; `differences` say why the ratio means little.
+    `ratio_min` and `ratio_max`, the smaller and the larger, are measured / published, over both ends of a range;
+    `differences` say why they mean little.
     `compared_with` is the framework that a saving is measured against, and `verdict` says whether it is more than its
     spread (papers/leads.py); both are empty for other metrics.
     """
@@ -44,12 +45,16 @@ class Published:
     verdict: str = ""
 
     @property
-    def ratio_to_min(self) -> float:
-        return self.measured.mean / self.value_min
+    def ratio_min(self) -> float:
+        return min(self._ratios)
 
     @property
-    def ratio_to_max(self) -> float:
-        return self.measured.mean / self.value_max
+    def ratio_max(self) -> float:
+        return max(self._ratios)
+
+    @property
+    def _ratios(self) -> tuple[float, float]:
+        return self.measured.mean / self.value_max, self.measured.mean / self.value_min
 
 
 @dataclass(frozen=True)

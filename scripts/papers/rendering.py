@@ -1,4 +1,4 @@
-"""Tables as Markdown and LaTeX, from what a table's function leaves in `DataFrame.attrs["displays"]`.
+"""Tables for readers, from what a table's function leaves in `DataFrame.attrs["displays"]`, and their Markdown.
 
 The DataFrame itself is the CSV: tidy, one number a field, units in the names. A display is the same for readers:
 rounded, mean ± spread in one cell, the reason in the place of a missing number, notes below.
@@ -7,7 +7,6 @@ rounded, mean ± spread in one cell, the reason in the place of a missing number
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,19 +16,6 @@ from papers.spreads import Spread
 
 DISPLAYS = "displays"
 EMPTY = "–"
-
-# Broad tables are scaled to the text where the document has graphicx; without it they compile as they are.
-_LATEX_HEADER = (
-    "% needs \\usepackage{booktabs}; with \\usepackage{graphicx} broad tables fit the page\n"
-    "\\providecommand{\\resizebox}[3]{#3}\n"
-)
-NARROW_COLUMNS = 7
-
-_LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", "±": r"$\pm$", "×": r"$\times$", "–": "--", "−": r"$-$", "…": r"\ldots{}", "\n": " ",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,6 +31,9 @@ class Display:
     """One printed table: `wide` are the indices of columns of running text, `group` how many first columns mark groups.
 
     A row that repeats the first `group` cells of the row above shows them empty, and a rule stands between groups.
+    `details` are sentences that follow the caption, in LaTeX below the table. What a page of LaTeX has no room for:
+    columns of `fold` are left out and told below where all rows agree, those of `aside` are a table of their own, whose
+    caption ends in `aside_title`.
     """
 
     caption: str
@@ -53,6 +42,10 @@ class Display:
     notes: tuple[str, ...] = ()
     wide: tuple[int, ...] = ()
     group: int = 0
+    details: str = ""
+    fold: tuple[int, ...] = ()
+    aside: tuple[int, ...] = ()
+    aside_title: str = ""
 
 
 def displays_of(frame: pd.DataFrame) -> tuple[Display, ...]:
@@ -68,20 +61,6 @@ def displays_of(frame: pd.DataFrame) -> tuple[Display, ...]:
 def to_markdown(frame: pd.DataFrame) -> str:
     """GitHub-flavoured Markdown: caption, table and notes of every display."""
     return "\n".join(_markdown(display) for display in displays_of(frame))
-
-
-def to_latex(frame: pd.DataFrame, label: str) -> str:
-    """LaTeX `table*` environments that need booktabs; their labels are tab:<label>, tab:<label>-2, ..."""
-    parts = [
-        _latex(display, f"tab:{label}" if index == 0 else f"tab:{label}-{index + 1}")
-        for index, display in enumerate(displays_of(frame))
-    ]
-    return _LATEX_HEADER + "\n".join(parts)
-
-
-def escape_latex(text: str) -> str:
-    """Text that LaTeX prints as it stands here."""
-    return "".join(_LATEX.get(character, character) for character in text)
 
 
 def format_number(value: float | None, significant: int = 4, like: float | None = None) -> str:
@@ -108,11 +87,20 @@ def format_spread(spread: Spread, significant: int = 4) -> str:
 
 
 def format_range(low: float, high: float) -> str:
-    """`49.4–54.78`, or one number where both ends are the same; EMPTY where there is none."""
-    if pd.isna(low):
+    """`49.4–54.78` as it was published, or one number where both ends are the same; EMPTY where there is none."""
+    return _joined_ends([f"{value:.15g}".replace("-", "−") for value in (low, high)])
+
+
+def format_ratios(low: float, high: float, significant: int = 4) -> str:
+    """`1.000–1.109`: both ends with the decimals of the smaller, one number where they are the same."""
+    decimals = _decimals(min(abs(low), abs(high)), significant) if not pd.isna(low) else 0
+    return _joined_ends([_fixed(value, decimals) for value in (low, high)])
+
+
+def _joined_ends(ends: Sequence[str]) -> str:
+    if ends[0] == "nan":
         return EMPTY
-    ends = [f"{value:.4g}".replace("-", "−") for value in (low, high)]
-    return ends[0] if low == high else EMPTY.join(ends)
+    return ends[0] if ends[0] == ends[1] else EMPTY.join(ends)
 
 
 def _decimals(value: float, significant: int) -> int:
@@ -127,9 +115,10 @@ def _fixed(value: float, decimals: int) -> str:
 
 def _markdown(display: Display) -> str:
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(_one_line(cell).replace("|", "\\|").replace("<", "\\<") for cell in cells) + " |"
+        return "| " + " | ".join(one_line(cell).replace("|", "\\|").replace("<", "\\<") for cell in cells) + " |"
 
-    lines = [display.caption, ""] if display.caption else []
+    caption = f"{display.caption}. {display.details}" if display.details else display.caption
+    lines = [caption, ""] if caption else []
     lines += [line(display.headings), line(["---"] * len(display.headings))]
     for row in _grouped_rows(display):
         cells: list[str] = []
@@ -138,57 +127,13 @@ def _markdown(display: Display) -> str:
             cells += [cell.text, *[EMPTY] * (cell.columns - 1)] if isinstance(cell, Span) else [cell]
         lines.append(line(cells))
     if display.notes:
-        lines += ["", *[f"- {_one_line(note)}".replace("<", "\\<") for note in display.notes]]
+        lines += ["", *[f"- {one_line(note)}".replace("<", "\\<") for note in display.notes]]
     return "\n".join([*lines, ""])
 
 
-def _one_line(text: str) -> str:
-    """A line feed inside a cell or a note would end the table or the list."""
+def one_line(text: str) -> str:
+    """Return a text without line feeds: inside a cell or a note one would end the table or the list."""
     return " ".join(text.split())
-
-
-def _latex(display: Display, label: str) -> str:
-    num_columns = len(display.headings)
-    # What the columns of figures leave of the line, shared by the columns of text.
-    width = 0.36 / len(display.wide) if display.wide else 0
-    columns = "".join(
-        rf"p{{{width:.2f}\linewidth}}" if i in display.wide else "l" if i < 3 else "r" for i in range(num_columns)
-    )
-    body = []
-    for index, row in enumerate(_grouped_rows(display)):
-        if index == 0 or (display.group and row[0] != ""):
-            body.append(r"\midrule")
-        body.append(" & ".join(_latex_cell(cell) for cell in row) + r" \\")
-    is_broad = num_columns > NARROW_COLUMNS
-    lines = [
-        r"\begin{table*}",
-        r"\centering\scriptsize",
-        rf"\caption{{{escape_latex(display.caption)}}}",
-        rf"\label{{{label}}}",
-        *([r"\resizebox{\textwidth}{!}{%"] if is_broad else []),
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        " & ".join(_latex_heading(heading) for heading in display.headings) + r" \\",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}" + ("}" if is_broad else ""),
-        *[rf"\par\raggedright {escape_latex(_one_line(note))}" for note in display.notes],
-        r"\end{table*}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _latex_cell(cell: str | Span) -> str:
-    if isinstance(cell, Span):
-        return rf"\multicolumn{{{cell.columns}}}{{p{{0.36\linewidth}}}}{{{escape_latex(_one_line(cell.text))}}}"
-    return escape_latex(_one_line(cell))
-
-
-def _latex_heading(heading: str) -> str:
-    """Long headings on several lines, so that they do not make a column of short numbers wide."""
-    lines = textwrap.wrap(heading, 12)
-    stacked = r" \\ ".join(map(escape_latex, lines))
-    return stacked if len(lines) < 2 else rf"\shortstack{{{stacked}}}"
 
 
 def _grouped_rows(display: Display) -> list[tuple[str | Span, ...]]:

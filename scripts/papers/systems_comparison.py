@@ -239,7 +239,10 @@ def _display(by_system: Mapping[str, StudyData], rows: Sequence[ComparedRow]) ->
             for note in side.result.shown_notes
         ),
     ]
-    return Display(_caption(by_system, results, units), headings, tuple(cells), tuple(notes), wide=(11, 12), group=3)
+    return Display(
+        _caption(by_system, rows[0].point[0]), headings, tuple(cells), tuple(notes), wide=(11, 12), group=3,
+        details=_details(results, units), fold=(5,), aside=(4, 12), aside_title="devices and layouts",
+    )  # fmt: skip
 
 
 def _cells(
@@ -297,13 +300,16 @@ def _devices(results: Sequence[Result]) -> str:
     return (", ".join(names) or "nothing measured yet") + kind
 
 
-def _caption(by_system: Mapping[str, StudyData], results: Mapping[str, Sequence[Result]], units: str) -> str:
+def _caption(by_system: Mapping[str, StudyData], comparison: str) -> str:
     systems = list(by_system)
+    title = by_system[systems[0]].title
+    return f"COMPARISON OF {len(systems)} SYSTEMS, {', '.join(systems)}: {title}, comparison {comparison}"
+
+
+def _details(results: Mapping[str, Sequence[Result]], units: str) -> str:
     everything = [result for of_system in results.values() for result in of_system]
-    one = everything[0]
     parts = [
-        f"COMPARISON OF {len(systems)} SYSTEMS, {', '.join(systems)}: {by_system[systems[0]].title}, comparison "
-        f"{one.comparison}, {SCALING_TEXT[one.scaling].format(units=units)}",
+        SCALING_TEXT[everything[0].scaling].format(units=units),
         *(f"system {system}: {_devices(of_system)}" for system, of_system in results.items()),
         settings_text(everything),
         "percent of peak: the paper's formula; model FLOP/s utilization counts no recomputation",

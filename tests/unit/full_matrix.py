@@ -32,6 +32,7 @@ from papers.study_data import StudyData, study_data
 
 SYSTEM = "example-summit-like"
 DEVICE, DEVICE_NAME = "V100", "Tesla V100-SXM2-16GB"
+PEAK_FLOPS_PER_S, MEMORY_GIB = 125e12, 16
 OTHER_DEVICE_NAME = "NVIDIA A100-SXM4-40GB"
 REFERENCE = ROOT / "reference" / "axonn_2021.csv"
 WEAK, STRONG = "axonn_weak_scaling", "axonn_strong_scaling"
@@ -127,10 +128,9 @@ def batch_time_s(cell: Cell) -> float:
     layout, model = cell.layout, cell.model
     flops = recomputing_flops_per_step(model, cell.global_batch_size)
     assert flops is not None
-    peak = load_hardware(ROOT)[DEVICE]["peak_half_precision_flops_per_s"]
     share = PEAK_SHARE[cell.framework] * SHARE_OF_MICRO_BATCH[layout.micro_batch_size]
     bubble = 1 + (layout.pipeline_parallel - 1) / cell.num_micro_batches
-    products_s = flops / (peak * share * cell.num_gpus) * bubble
+    products_s = flops / (PEAK_FLOPS_PER_S * share * cell.num_gpus) * bubble
     options = layout.options
     is_sharded = options.get("zero_stage") == 3 or options.get("accumulate") == "shards" or options.get("depth", 1) > 1
     bytes_a_parameter = 6 if cell.framework == "deepspeed" else 8
@@ -222,4 +222,4 @@ def _record(
 
 def _fits(cell: Cell) -> bool:
     estimate = estimate_for(load_adaptor(cell.framework), cell)
-    return estimate is not None and estimate.fits(load_system(SYSTEM, ROOT).memory_limit_gib or 16)
+    return estimate is not None and estimate.fits(MEMORY_GIB)

@@ -298,8 +298,8 @@ def published_numbers(layout: LayoutTime, beside: Sequence[LayoutTime], referenc
         numbers |= {
             f"published_{metric}_min": low,
             f"published_{metric}_max": high,
-            f"ratio_to_published_{metric}_min": measured / low,
-            f"ratio_to_published_{metric}_max": measured / high,
+            f"ratio_to_published_{metric}_min": min(measured / low, measured / high),
+            f"ratio_to_published_{metric}_max": max(measured / low, measured / high),
         }
     return numbers
 

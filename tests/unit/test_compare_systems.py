@@ -31,7 +31,8 @@ from matrix.outcomes import Outcome
 from matrix.plan import Obstacle, Study
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
-from papers.rendering import to_latex, to_markdown
+from papers.latex_tables import to_latex
+from papers.rendering import to_markdown
 from papers.systems_comparison import systems_comparison
 from project_copy import copy_project_files
 

@@ -212,9 +212,9 @@ def test_whose_times_mean_nothing_stands_in_the_picture_and_above_the_table():
     told = "Times of axonn are of a CPU in CUDA's place, for correctness only"
     for draw in axonn.FIGURES.values():
         assert told in " ".join(text.get_text().replace("\n", " ") for text in texts_of(draw(data)))
-    assert told in axonn.strong_scaling(data).attrs[DISPLAYS][0].caption
+    assert told in axonn.strong_scaling(data).attrs[DISPLAYS][0].details
     real = data_of(*measured_cells([make_cell("axonn")]))
-    assert "CUDA's place" not in axonn.strong_scaling(real).attrs[DISPLAYS][0].caption
+    assert "CUDA's place" not in axonn.strong_scaling(real).attrs[DISPLAYS][0].details
 
 
 def test_a_picture_says_which_of_its_numbers_the_tables_have_notes_on():

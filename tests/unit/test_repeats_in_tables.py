@@ -10,8 +10,9 @@ from matrix.cells import Layout
 from matrix.outcomes import Outcome
 from papers import axonn, axonn_figures
 from papers.figures import IDEAL
+from papers.latex_tables import to_latex
 from papers.leads import AHEAD, BEHIND, ONE_REPEAT, WITHIN_SPREAD, verdict
-from papers.rendering import to_latex, to_markdown
+from papers.rendering import to_markdown
 from papers.results import results_of
 from papers.spreads import Spread, difference, following, ratio, spread_of
 
@@ -177,7 +178,7 @@ def test_a_lead_inside_the_spread_is_marked_and_so_is_one_repeat() -> None:
     assert close["lead"].tolist() == ["within spread", "within spread"]
     text = to_markdown(close)
     assert "(within the spread) | 1,356 ± 3,836 |" in text and "A lead within the spread is none." in text
-    assert r"(within the spread) & 1,356 $\pm$ 3,836" in to_latex(close, "x")
+    assert r"(within the spread) & 1,356~$\pm$~3,836" in to_latex(close, "x")
     once = axonn.strong_scaling(data_of(*measured_study({("a", 1): 1.0, ("b", 1): [2.0, 2.1]})))
     assert once["lead"].tolist() == ["one repeat", "one repeat"]
     assert once[["days_saved_spread", "percent_saved_spread", "speedup_over_best_other_spread"]].isna().all(axis=None)

@@ -145,6 +145,16 @@ class Project:
         return Run(done.returncode, done.stdout + done.stderr)
 
 
+def write_double(project: Project, name: str, adaptor: str) -> None:
+    """Add an adaptor that is built on the test double `nothing`, which trains nothing and needs NumPy alone."""
+    adaptors = project.root / "scripts" / "frameworks"
+    (adaptors / "nothing.py").write_text((ROOT / "tests" / "data" / "nothing.py").read_text())
+    (adaptors / f"{name}.py").write_text(adaptor)
+    (project.root / "envs" / "nothing.txt").write_text("numpy==2.4.6\n")
+    system = {"description": "tests", "device": "cpu", "environments": {"nothing": {"kind": "workflow"}}}
+    project.write_yaml("config/systems/local.yaml", system)
+
+
 def environment() -> Mapping[str, str]:
     """Without what pytest or a CI sets for its own Python."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SNAKEMAKE_PROFILE")}

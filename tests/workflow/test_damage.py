@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from project import ROOT, Project
+from project import Project, write_double
 
 pytestmark = pytest.mark.slow
 
@@ -159,12 +159,7 @@ def test_a_folder_that_cannot_be_removed_costs_no_record(fresh_project: Project,
     (tmp_path / "disk").mkdir()
     with small_disk(tmp_path / "disk"):  # whether it can be done at all
         pass
-    adaptors = fresh_project.root / "scripts" / "frameworks"
-    (adaptors / "nothing.py").write_text((ROOT / "tests" / "data" / "nothing.py").read_text())
-    (adaptors / "holding.py").write_text(HOLDING_ADAPTOR)
-    (fresh_project.root / "envs" / "nothing.txt").write_text("numpy==2.4.6\n")
-    system = {"description": "tests", "device": "cpu", "environments": {"nothing": {"kind": "workflow"}}}
-    fresh_project.write_yaml("config/systems/local.yaml", system)
+    write_double(fresh_project, "holding", HOLDING_ADAPTOR)
     fresh_project.write_study(frameworks={"holding": None})
     try:
         run = fresh_project.snakemake("tiny")

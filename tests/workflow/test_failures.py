@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from project import Project, Run, copy_project, ended_afterwards, wait_until
+from project import Project, Run, copy_project, ended_afterwards, wait_until, write_double
 
 pytestmark = pytest.mark.slow
 
@@ -177,6 +177,34 @@ def test_a_time_limit_ends_the_cell(project: Project) -> None:
     assert run.returncode != 0
     assert "time limit of 0.05 minutes" in run.output
     assert_nothing_left(project)
+
+
+CLOSES_FOR_EVER = '''"""Test double: `nothing`, whose library never comes back when it is taken down."""
+
+import time
+
+from frameworks import nothing
+
+FRAMEWORK, unsupported_reason = nothing.FRAMEWORK, nothing.unsupported_reason
+
+
+def create_engine(job):
+    engine = nothing.create_engine(job)
+    engine.close = lambda: time.sleep(600)
+    return engine
+'''
+
+
+def test_a_time_limit_while_ranks_close_costs_nothing(fresh_project: Project) -> None:
+    write_double(fresh_project, "closing", CLOSES_FOR_EVER)
+    fresh_project.write_study(frameworks={"closing": None}, comparisons=TWO, time_limit_minutes=0.4)
+    run = fresh_project.snakemake("tiny")
+    assert run.returncode == 0, run.output
+    record = fresh_project.record("closing", 2)
+    assert json.loads(record.read_text())["status"] == "ok"
+    log = (record.parent / "log.txt").read_text()
+    assert "every rank had left its result before this, so the results count: not finished after the time limit" in log
+    assert_nothing_left(fresh_project)
 
 
 def test_a_killed_rank_ends_its_cell_and_the_next_call_repairs(project: Project) -> None:

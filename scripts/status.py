@@ -32,7 +32,7 @@ from metrics.circumstances import BUSY_HOST_PERCENT, others_cpu_percent
 from records.reading import read_outcomes
 from records.setting_aside import forget
 from records.standing import outcomes_now
-from scheduling.jobs import hours_text
+from scheduling.budget import hours_text
 from scheduling.queue import Queue, look_at_queue
 
 ROOT = Path(__file__).resolve().parent.parent

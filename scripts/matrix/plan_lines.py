@@ -12,7 +12,7 @@ from matrix.cells import Cell, counted, unit_of
 from matrix.frameworks import load_adaptor
 from matrix.memory_estimate import RESERVE_GIB, gpu_memory_gib
 from matrix.plan import Study, without_record
-from matrix.predictions import cell_estimate, missing_kernels, straddles_nodes
+from matrix.predictions import cell_estimate, cells_too_large_for, missing_kernels, straddles_nodes
 from matrix.systems import System
 
 # Numbers of GPUs that are written out in a line.
@@ -69,7 +69,12 @@ def missing_lines(study: Study, results: Path, hardware: Mapping[str, Any] | Non
     if study.runnable():
         head = f"{study.name}: {len(missing)} of {len(study.runnable())} cells to measure on {study.system.name}"
         yield "; ".join(filter(None, (head, threads_words(study.system))))
-    for cell in {planned.cell.cell_id: planned.cell for planned in missing}.values():
+    cells = {planned.cell.cell_id: planned.cell for planned in missing}
+    unfit = cells_too_large_for(memory_gib, cells.values())
+    # Those that are predicted not to fit stand apart.
+    ordered = [cell for cell in cells.values() if cell.cell_id not in unfit]
+    ordered += [cell for cell in cells.values() if cell.cell_id in unfit]
+    for cell in ordered:
         times = f", {repeats[cell.cell_id]} repeats" if repeats[cell.cell_id] > 1 else ""
         limit = f"at most {study.limit_minutes(cell):g} minutes"
         yield f"    {cell.label()}{_nodes(cell)}{times}, {limit}{_memory(adaptors[cell.framework], cell, memory_gib)}"

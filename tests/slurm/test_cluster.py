@@ -51,6 +51,24 @@ def test_the_dry_run_says_what_it_will_cost(cluster: Cluster) -> None:
     assert "planned on cluster: 4 jobs to submit, of at most 2 nodes each, at most 10 GPU-hours in all" in run.output
 
 
+def test_the_dry_run_says_which_jobs_can_never_start(cluster: Cluster) -> None:
+    """They waited in silence: a partition of one hour, and cells of one hour with what a job takes beside its cell."""
+    cluster.project.write_study("hour", **{**MATRIX, "time_limit_minutes": 60, "seed": 8})
+    cluster.project.write_study("other", **{**MATRIX, "seed": 9})
+    cluster.sandbox.slurm("scontrol", "update", "PartitionName=gpu", "MaxTime=60")
+    try:
+        run = cluster.snakemake("hour", "other", "-n")
+    finally:
+        cluster.sandbox.slurm("scontrol", "update", "PartitionName=gpu", "MaxTime=UNLIMITED")
+    assert run.returncode == 0, run.output
+    told = "hour: 3 jobs of 1 node and 62 minutes can never start: partition gpu allows 60 minutes; lower the study's"
+    assert told in run.output
+    # What both will take comes before the list of either, and Snakemake's own last.
+    places = [run.output.index(text) for text in ("hour on cluster: ", "other on cluster: ", "cells to measure on ")]
+    assert places == sorted(places)
+    assert places[-1] < run.output.index("Job stats:")
+
+
 def test_every_cell_is_a_job_of_its_own(cluster: Cluster, records: dict[int, dict[str, Any]]) -> None:
     assert sorted(records) == [1, 2, 4, 8]
     assert all(record["status"] == "ok" for record in records.values())

@@ -27,7 +27,7 @@ from matrix.plan import Study, index_cells
 from matrix.plan_lines import missing_lines, plan_lines
 from matrix.predictions import cell_estimate
 from matrix.studies import load_hardware, load_study
-from scheduling.jobs import budget
+from scheduling.budget import budget
 from scheduling.resources import cell_resources
 from studies import ROOT
 
@@ -147,9 +147,11 @@ def check_plan(study: Study, project: Path, told: str) -> None:
     hardware = load_hardware(project)
     cost = budget(study, NOWHERE, (), hardware)
     if cost.cells:
-        possible += [cost.most_nodes, cost.minutes] + ([] if cost.gpu_hours is None else [cost.gpu_hours])
+        shares = [share for size in cost.sizes for share in (size.fitting, size.unfit) if share.cells]
+        possible += [cost.most_nodes, cost.minutes]
+        possible += [share.gpu_hours for share in shares if share.gpu_hours is not None]
     assert all(is_possible(value) for value in possible), f"{told}: {possible}"
-    lines = [cost.words(), *plan_lines(study), *_first(missing_lines(study, NOWHERE, hardware), 3)]
+    lines = [cost.words(), *cost.lines(), *plan_lines(study), *_first(missing_lines(study, NOWHERE, hardware), 3)]
     assert all(line.isprintable() and "nan" not in line.split() for line in lines), f"{told}: {lines}"
 
 

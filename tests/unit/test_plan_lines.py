@@ -17,7 +17,7 @@ from matrix.plan_lines import missing_lines, plan_lines
 from matrix.predictions import LOWEST_CAPABILITY, lowest_capability, missing_kernels, straddles_nodes
 from matrix.studies import load_hardware
 from matrix.systems import EnvironmentSource, SlurmSite, System
-from scheduling.jobs import Budget, budget
+from scheduling.budget import Budget, Share, budget
 from studies import ROOT, comparison, cpu_system, expand, study_config
 
 LIMIT_MINUTES = 30
@@ -42,7 +42,7 @@ def budget_on(system: System, results: Path, **changes: Any) -> Budget:
 
 def test_gpu_hours_are_gpus_times_the_limit_on_this_machine(tmp_path: Path) -> None:
     found = budget_on(gpu_system(), tmp_path)
-    assert (found.submits, found.cells, found.gpu_hours) == (False, 2, (2 + 4) * 0.5)
+    assert (found.submits, found.fitting) == (False, Share(2, (2 + 4) * 0.5))
     assert found.memory_gib is None  # V100s have 16 or 32 GB
     assert found.words() == "2 cells to measure one after another, at most 3 GPU-hours in all (to the time limit)"
 
@@ -50,7 +50,7 @@ def test_gpu_hours_are_gpus_times_the_limit_on_this_machine(tmp_path: Path) -> N
 def test_slurm_jobs_are_charged_whole_nodes_and_their_overhead(tmp_path: Path) -> None:
     site = SlurmSite(exclusive=True, job_overhead_minutes=30)
     found = budget_on(gpu_system(gpus_per_node=4, slurm=site), tmp_path)
-    assert found.gpu_hours == 2 * 4 * 1.0
+    assert found.fitting == Share(2, 2 * 4 * 1.0)
     assert found.words() == (
         "2 jobs to submit, of at most 1 node each, at most 8 GPU-hours in all (every GPU kept from others, to the time "
         "limit)"
@@ -59,37 +59,65 @@ def test_slurm_jobs_are_charged_whole_nodes_and_their_overhead(tmp_path: Path) -
 
 def test_what_does_not_fit_is_counted_apart(tmp_path: Path) -> None:
     roomy, tight = (budget_on(gpu_system(memory_limit_gib=limit), tmp_path) for limit in (64, 1.5))
-    assert (roomy.unfit, roomy.unfit_gpu_hours) == (0, 0)
-    assert roomy.words().endswith("(to the time limit): 2 predicted to fit 64 GiB, 3 GPU-hours; 0 predicted NOT to fit")
-    assert (tight.unfit, tight.unfit_gpu_hours) == (2, 3)
-    assert tight.words().endswith(
-        "(to the time limit): 0 predicted to fit 1.5 GiB, 0 GPU-hours; "
-        "2 predicted NOT to fit, 3 GPU-hours, and started all the same"
+    assert (roomy.fitting, roomy.unfit, roomy.hopeless) == (Share(2, 3), Share(0, 0), ())
+    assert roomy.words() == (
+        "2 cells to measure one after another: 2 predicted to fit 64 GiB, at most 3 GPU-hours (to the time limit)"
     )
+    assert (tight.fitting, tight.unfit) == (Share(0, 0), Share(2, 3))
+    assert tight.words() == (
+        "2 cells to measure one after another: 0 predicted to fit 1.5 GiB, at most 0 GPU-hours (to the time limit); "
+        "2 predicted NOT to fit, at most 3 GPU-hours more, and started all the same"
+    )
+    assert tight.hopeless == ("torch_ddp, small, 2 GPUs, batch 8", "torch_ddp, small, 4 GPUs, batch 8")
 
 
 def test_only_one_of_two_sizes_fits(tmp_path: Path) -> None:
     """Eight micro-batches on two GPUs are added up beside DDP's buckets, one on eight is not."""
     points = comparison("strong", [("small", 2), ("small", 8)])
     found = budget_on(gpu_system(memory_limit_gib=1.5 + 32 / 1024), tmp_path, comparisons=points)
-    assert (found.cells, found.unfit, found.gpu_hours, found.unfit_gpu_hours) == (2, 1, 5, 1)
+    assert (found.fitting, found.unfit) == (Share(1, 4), Share(1, 1))
+    assert [(size.num_gpus, size.fitting, size.unfit) for size in found.sizes] == [
+        (2, Share(0, 0), Share(1, 1)),
+        (8, Share(1, 4), Share(0, 0)),
+    ]
+    assert found.lines() == [
+        "    framework  GPUs  cells  GPU-hours  NOT to fit  GPU-hours",
+        "    torch_ddp     2      0          0           1          1",
+        "    torch_ddp     8      1          4           0          0",
+        "    no candidate is predicted to fit:",
+        "        torch_ddp, small, 2 GPUs, batch 8",
+    ]
+
+
+def test_a_point_with_one_candidate_that_fits_is_not_hopeless(tmp_path: Path) -> None:
+    """Of two layouts of one point only the one fits that cuts the parameters in two."""
+    layouts = [{}, {"tensor_parallel": 2}]
+    settings = {
+        "frameworks": {"torch_tensor": {"layouts": layouts}},
+        "comparisons": comparison("strong", [("small", 2)]),
+    }
+    study = study_on(gpu_system(memory_limit_gib=1.5 + 28 / 1024), **settings)
+    found = budget(study, tmp_path, [], {})
+    assert (found.fitting.cells, found.unfit.cells, found.hopeless) == (1, 1, ())
+    apart = list(missing_lines(study, tmp_path))
+    assert ["NOT to fit" in line for line in apart[1:]] == [False, True]
 
 
 def test_repeats_count_each_and_records_not_at_all(tmp_path: Path) -> None:
     study = study_on(gpu_system(memory_limit_gib=1.5), repeats=3)
-    assert budget(study, tmp_path, [], {}).gpu_hours == 9
+    assert budget(study, tmp_path, [], {}).unfit == Share(6, 9)
     first, second, *_ = study.runnable()
     record = record_path(tmp_path, study.system.name, first)
     record.parent.mkdir(parents=True)
     record.touch()
     in_queue = [record_path(tmp_path, study.system.name, second)]
     found = budget(study, tmp_path, in_queue, {})
-    assert (found.cells, found.gpu_hours, found.unfit) == (4, 7, 4)
+    assert found.unfit == Share(4, 7)
 
 
 def test_processes_on_a_cpu_have_minutes_and_no_gpu_hours(tmp_path: Path) -> None:
     found = budget_on(cpu_system(memory_limit_gib=1.5), tmp_path)
-    assert found.gpu_hours is None
+    assert found.fitting.gpu_hours is None
     assert found.words() == "2 cells to measure one after another, at most 60 minutes in all"
 
 
@@ -97,12 +125,12 @@ def test_a_limit_of_its_own_for_a_number_of_gpus(tmp_path: Path) -> None:
     limits = {"default": 60, "small": 30, "4 GPUs": 90, "16 GPUs": 1}
     study = study_on(gpu_system(), time_limit_minutes=limits)
     assert [study.limit_minutes(planned.cell) for planned in study.runnable()] == [30, 90]
-    assert budget(study, tmp_path, [], {}).gpu_hours == 2 * 0.5 + 4 * 1.5
+    assert budget(study, tmp_path, [], {}).fitting.gpu_hours == 2 * 0.5 + 4 * 1.5
 
 
 def test_cells_that_are_too_large_for_the_system_cost_nothing(tmp_path: Path) -> None:
     found = budget_on(gpu_system(max_gpus=2), tmp_path)
-    assert (found.cells, found.gpu_hours) == (1, 1)
+    assert found.fitting == Share(1, 1)
 
 
 # -- tensor groups -----------------------------------------------------------------------------------------------------
@@ -236,7 +264,8 @@ def test_as_many_gpus_as_a_study_may_name_are_planned_at_once(
     )
     hardware = load_hardware(ROOT)
     lines = [*plan_lines(study, hardware), *missing_lines(study, tmp_path, hardware)]
-    lines.append(budget(study, tmp_path, [], hardware).words())
+    cost = budget(study, tmp_path, [], hardware)
+    lines += [cost.words(), *cost.lines()]
     assert any(f"{most} GPU" in line for line in lines)
     assert max(map(len, lines)) < 400
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -60,14 +61,23 @@ def test_a_dry_run_says_first_and_once_what_cells_take() -> None:
     )
     assert done.returncode == 0, done.stdout
     lines = done.stdout.splitlines()
-    budget, kernels, header, first = lines[lines.index("Building DAG of jobs...") + 1 :][:4]
+    budget, heads, *rest = lines[lines.index("Building DAG of jobs...") + 1 :]
     assert budget.startswith("axonn_strong_scaling on example-summit-like: 72 jobs to submit, of at most 64 nodes each")
     assert "68 predicted to fit 16 GiB" in budget
     assert "4 predicted NOT to fit" in budget
-    assert kernels.startswith("axonn_strong_scaling: V100 has compute capability 7.0, and torch 2.13")
-    assert header == "axonn_strong_scaling: 72 of 72 cells to measure on example-summit-like"
-    assert first.startswith("    axonn, axonn-12b, 48 GPUs, ")
-    assert sum("GPU-hours" in line for line in lines) == sum("compute capability" in line for line in lines) == 1
+    # The same by framework and size, and only then the list of cells.
+    assert heads.split() == ["framework", "GPUs", "jobs", "GPU-hours", "NOT", "to", "fit", "GPU-hours"]
+    sizes = [line.split() for line in itertools.takewhile(lambda line: line.count(",") < 3, rest)]
+    sizes = [words for words in sizes if len(words) == 6 and words[1].isdecimal()]
+    assert (sum(int(words[2]) for words in sizes), sum(int(words[4]) for words in sizes)) == (68, 4)
+    header = rest.index("axonn_strong_scaling: 72 of 72 cells to measure on example-summit-like")
+    assert len(sizes) < header
+    assert rest[header + 1].startswith("    axonn, axonn-12b, 48 GPUs, ")
+    told = "axonn_strong_scaling: V100 has compute capability 7.0, and torch 2.13"
+    assert sum(line.startswith(told) for line in rest[:header]) == 1
+    marked = ["predicted NOT to fit" in line for line in rest[header + 1 : header + 73]]
+    assert marked == sorted(marked)  # those that will not fit stand apart
+    assert sum("GPU-hours in all" in line or "GPU-hours more" in line for line in lines) == 1
     # What Snakemake says of its jobs is last, as ever.
     stats = [line.split() for line in lines[lines.index("Job stats:") :]]
     assert ["train_cell", "72"] in stats

@@ -39,8 +39,10 @@ from papers.figure_forms import file_endings
 from papers.loading import check_cells, check_outputs
 from papers.reference import read_reference
 from records.standing import outcomes_now
+from scheduling.budget import budget
 from scheduling.failed_steps import note_failed_steps
-from scheduling.jobs import awaited_jobs, budget, chunks, tokenizing_resources, training_resources
+from scheduling.jobs import awaited_jobs, chunks, tokenizing_resources, training_resources
+from scheduling.partitions import limits_lines
 from scheduling.queue import has_slurm, look_at_queue
 from scheduling.resources import unsafe_folder
 
@@ -86,6 +88,8 @@ requested_studies = []
 jobs_in_queue = {}
 # Why Slurm could not be asked for them.
 queue_errors = []
+# Studies of which has been told what they will take.
+told_budgets = set()
 
 
 wildcard_constraints:
@@ -290,7 +294,7 @@ def measurements_of(wildcards):
 def study_targets(name, wildcards=None):
     """Return all that a study asks for. Missing records are listed too: a table made without one must not hide it."""
     study = study_of(name, settings["system"])
-    tell_budget(study)
+    tell_budgets_beside(name)
     tell_plan(study)
     if study not in requested_studies:
         tell_changes(study)

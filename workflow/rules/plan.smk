@@ -6,7 +6,7 @@
 
 def find_jobs_in_queue(system):
     """Look for jobs of any study, before one is submitted. Where Slurm cannot be asked, a dry run goes on."""
-    if not system_of(system).slurm or not has_slurm():
+    if not system_of(system).slurm:
         return
     queue = look_at_queue(system_of(system))
     if queue.silence:
@@ -23,7 +23,7 @@ def check_start():
     """Stop a real run that would submit jobs twice, or nowhere, before it starts anything."""
     system = system_of(settings["system"])
     executor = workflow.executor_plugin.name
-    if queue_errors:
+    if queue_errors and has_slurm():
         stop("nothing is submitted: a cell that still has a job in the queue would get a second one")
     if system.slurm and executor != "slurm":
         stop(f"the cells of system {system.name} are Slurm jobs (its file has `slurm`): run snakemake --profile slurm")
@@ -83,13 +83,32 @@ def tell_plan(study):
             logger.info(line)
 
 
-def tell_budget(study):
-    """Say once, before anything else of a study, what the missing cells will take; without Slurm in a dry run only."""
-    if study in requested_studies or not (study.system.slurm or workflow.dryrun):
+def tell_budgets_beside(name):
+    """Say once what the missing cells will take of all studies that are asked for with this one, before anything else
+    of any of them; without Slurm in a dry run only.
+    """
+    if name in told_budgets:
         return
-    cost = explained(budget, study, RESULTS, jobs_in_queue, explained(load_hardware, ROOT))
-    if cost.cells:
-        logger.warning(f"{study.name} on {study.system.name}: {cost.words()}")
+    words = [word for word in study_names(ROOT) if word in sys.argv]
+    together = next((names for names in (words, settings["studies"]) if name in names), [name])
+    told_budgets.update(together)
+    for study in [study_of(one, settings["system"]) for one in together]:
+        if study.system.slurm or workflow.dryrun:
+            tell_budget(study)
+
+
+def tell_budget(study):
+    hardware = explained(load_hardware, ROOT)
+    cost = explained(budget, study, RESULTS, jobs_in_queue, hardware)
+    if not cost.cells:
+        return
+    logger.warning(f"{study.name} on {study.system.name}: {cost.words()}")
+    if workflow.dryrun:
+        for line in cost.lines():
+            logger.info(line)
+    if study.system.slurm:
+        for line in limits_lines(study, RESULTS, jobs_in_queue, queue_errors):
+            logger.warning(f"{study.name}: {line}")
 
 
 def tell_changes(study):

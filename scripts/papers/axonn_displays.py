@@ -67,7 +67,9 @@ def _measured_display(data: StudyData, compared: Sequence[ComparedResult]) -> Di
     )  # fmt: skip
     cells = [_cells(one, len(headings), with_speedup) for one in compared]
     notes = [
-        f"{r.model} on {counted(r.num_gpus, units)}, {r.framework}: {note}" for r in results for note in r.shown_notes
+        f"{r.model_name} on {counted(r.num_gpus, units)}, {r.framework_name}: {note}"
+        for r in results
+        for note in r.shown_notes
     ]
     caption = f"{data.title}, comparison {results[0].comparison}"
     wide = (len(headings) - 1,)
@@ -80,7 +82,7 @@ def _measured_display(data: StudyData, compared: Sequence[ComparedResult]) -> Di
 
 def _cells(one: ComparedResult, width: int, with_speedup: bool) -> tuple[str | Span, ...]:
     result, lead = one.result, one.lead
-    head = (result.model, str(result.num_gpus), result.framework)
+    head = (result.model_name, str(result.num_gpus), result.framework_name)
     if not result.is_measured:
         return (*head, Span(result.shown_text, width - len(head)))
     no_other = EMPTY if result.comparable else "not compared"
@@ -90,7 +92,7 @@ def _cells(one: ComparedResult, width: int, with_speedup: bool) -> tuple[str | S
         batch_time_text(result),
         format_spread(result.training_days),
         format_spread(result.percentage_of_peak),
-        lead.other.framework if lead.other else no_other,
+        lead.other.framework_name if lead.other else no_other,
         marked(format_spread(lead.speedup, 3), lead.verdict),
         format_spread(lead.days_saved),
         *([over_baseline_text(result, result.speedup)] if with_speedup else []),
@@ -106,15 +108,16 @@ def _published_display(data: StudyData, compared: Sequence[ComparedResult]) -> D
     if not shown:
         return None
     units = units_of([one.result for one in compared])
+    names = {one.result.framework: one.result.framework_name for one in compared}
     # What differs everywhere is said once.
     common = [d for d in shown[0][1].differences if all(d in one.differences for _, one in shown)]
     otherwise = "see below" if common else "as far as the source says"
     rows = []
     for result, one in shown:
         own = [difference for difference in one.differences if difference not in common]
-        metric = _PUBLISHED_HEADINGS[one.metric] + (f" over {one.compared_with}" if one.compared_with else "")
+        metric = _PUBLISHED_HEADINGS[one.metric] + (f" over {names[one.compared_with]}" if one.compared_with else "")
         rows.append((
-            result.model, str(result.num_gpus), result.framework, result.repeats_text, metric,
+            result.model_name, str(result.num_gpus), result.framework_name, result.repeats_text, metric,
             marked(format_spread(one.measured), one.verdict), format_range(one.value_min, one.value_max),
             format_ratios(one.ratio_min, one.ratio_max),
             f"not comparable because: {'; '.join(own)}" if own else otherwise,

@@ -189,8 +189,9 @@ def _bar_panel(
 ) -> Panel:
     points = {(r.model, r.num_gpus): r for r in sorted(results, key=lambda r: r.num_gpus)}
     places = {point: place for place, point in enumerate(points)}
+    here = [band for band in bands if (band.model, band.num_gpus) in places]
     return Panel(
-        draw=lambda axes: grouped_bars(axes, results, value, places, styles, [b for b in bands if _at(b) in places]),
+        draw=lambda axes: grouped_bars(axes, results, value, places, styles, here),
         ticks={
             places[point]: str(r.num_gpus) if one_model else f"{r.num_gpus}\n{r.model_name}"
             for point, r in points.items()
@@ -200,12 +201,8 @@ def _bar_panel(
         xlabel=_axis_label(units_of(results)) + ("" if one_model else ", model"),
         ylabel=label,
         remarks=_remarks(results, value, lambda r: places[r.model, r.num_gpus], styles),
-        message="" if any(value(r).n for r in results) else _NOTHING,
+        message="" if here or any(value(r).n for r in results) else _NOTHING,
     )
-
-
-def _at(band: Band) -> tuple[str, int]:
-    return band.model, band.num_gpus
 
 
 def _remarks(

@@ -115,7 +115,7 @@ def grouped_bars(
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:,.10g}"))
     axes.tick_params(axis="x", length=0)
-    if drawn:
+    if drawn or bands:
         axes.grid(axis="y", color="0.9", linewidth=0.6)
     axes.set_axisbelow(True)
     seaborn.despine(ax=axes)

@@ -49,7 +49,8 @@ def _display(data: StudyData, rows: pd.DataFrame) -> Display:
     )  # fmt: skip
     cells = tuple(
         (
-            r["model"], str(r["num_gpus"]), r["framework"], r["layout"], "yes" if is_true(r["best_layout"]) else "",
+            _model(r), str(r["num_gpus"]), r["framework_shown_as"] or r["framework"], r["layout"],
+            "yes" if is_true(r["best_layout"]) else "",
             str(r["global_batch_size"]), str(r["num_micro_batches"]), r["precision"], r["activation_checkpointing"],
             f"{r['learning_rate']:g}", str(r["seed"]), r["initial_weights"] or EMPTY,
             _status(r),
@@ -58,7 +59,7 @@ def _display(data: StudyData, rows: pd.DataFrame) -> Display:
     )  # fmt: skip
     models = rows.drop_duplicates("model").to_dict("records")
     shapes = tuple(
-        f"{r['model']}: {r['num_layers']} layers, hidden size {r['hidden_size']}, {r['num_heads']} heads, sequence "
+        f"{_key(r)}: {r['num_layers']} layers, hidden size {r['hidden_size']}, {r['num_heads']} heads, sequence "
         f"length {r['seq_length']}, vocabulary {r['vocab_size']}, {_count(r['num_parameters'])} parameters"
         for r in models
     )
@@ -71,6 +72,16 @@ def _display(data: StudyData, rows: pd.DataFrame) -> Display:
     return Display(
         caption, headings, cells, shapes, wide=(3, 12), group=2, details=details, fold=(5, *range(7, 12))
     )  # fmt: skip
+
+
+def _model(row: dict[str, Any]) -> str:
+    return row["model_shown_as"] or row["model"]
+
+
+def _key(row: dict[str, Any]) -> str:
+    """The model's name for readers and, where that is another, its entry in config/models.yaml."""
+    shown, key = _model(row), row["model"]
+    return key if shown == key else f"{shown} ({key})"
 
 
 def _status(row: dict[str, Any]) -> str:

@@ -217,9 +217,10 @@ def _display(by_system: Mapping[str, StudyData], rows: Sequence[ComparedRow]) ->
     )  # fmt: skip
     cells = []
     for row in rows:
-        _, model, num_gpus, framework = row.point
+        # On whichever system it is, it is the same framework and model.
+        one = next(side.result for side in row.sides.values() if side)
         for system, side in row.sides.items():
-            head = (model, str(num_gpus), framework, system)
+            head = (one.model_name, str(one.num_gpus), one.framework_name, system)
             rest = _cells(side, row.pairs.get(system), system == first, common.get(system, ()), len(headings) - 4)
             cells.append((*head, *rest))
     notes = [
@@ -232,7 +233,8 @@ def _display(by_system: Mapping[str, StudyData], rows: Sequence[ComparedRow]) ->
             if differences
         ),
         *(
-            f"{row.point[1]} on {counted(row.point[2], units_of([side.result]))}, {row.point[3]}, {system}: {note}"
+            f"{side.result.model_name} on {counted(side.result.num_gpus, units_of([side.result]))}, "
+            f"{side.result.framework_name}, {system}: {note}"
             for row in rows
             for system, side in row.sides.items()
             if side

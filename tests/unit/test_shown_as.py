@@ -6,11 +6,23 @@ import dataclasses
 
 import pytest
 
-from factories import HARDWARE, PAPER_12B, make_cell, make_comparison, make_study, planned
+from factories import (
+    HARDWARE,
+    PAPER_12B,
+    TINY,
+    data_of,
+    make_cell,
+    make_comparison,
+    make_study,
+    measured_study,
+    planned,
+)
 from matrix.frameworks import adaptor_names, frameworks_shown_as
 from matrix.shown_as import ShownAs, mistake_in, with_styles
 from matrix.studies import load_models
 from metrics.rows import measurement_rows
+from papers import axonn
+from papers.rendering import to_markdown
 from studies import ROOT
 
 
@@ -67,3 +79,16 @@ def test_measurements_have_the_names() -> None:
         "12B",
     ]
     assert rows.loc["fast", "framework_shown_as"] == "" and rows["framework_style"].isna().tolist() == [False, True]
+
+
+def test_tables_show_the_names_and_their_csv_keeps_the_keys() -> None:
+    model = dataclasses.replace(TINY, shown_as="Tiny")
+    study, outcomes = measured_study({("axonn", 1): 1.0, ("megatron_lm", 1): 2.0}, model=model)
+    data = data_of(dataclasses.replace(study, shown_as=frameworks_shown_as()), outcomes)
+    for table in (axonn.strong_scaling, axonn.hyperparameters):
+        frame = table(data)
+        assert set(frame["framework"]) == {"axonn", "megatron_lm"} and set(frame["model"]) == {"tiny"}
+        shown = to_markdown(frame)
+        assert "| Tiny | 1 | AxoNN |" in shown and "Megatron-LM" in shown
+        assert "megatron_lm" not in shown
+    assert "- Tiny (tiny): 2 layers" in to_markdown(axonn.hyperparameters(data))

@@ -67,9 +67,8 @@ install_environment() {
     if is_installed "$stamp" "$wanted"; then
         return
     fi
-    local python file damaged requirements=()
+    local python damaged
     python=$(python_of_this_machine)
-    for file in "$@"; do requirements+=(-r "$file"); done
     (
         # Two first calls at once: the second waits, then finds everything installed.
         exec 8>>.venv.lock
@@ -77,20 +76,15 @@ install_environment() {
         if is_installed "$stamp" "$wanted"; then
             exit
         fi
-        # pip takes a package for installed whose installation was cut short.
+        # pip and uv take a package for installed whose installation was cut short.
         if ! has_packages; then
             "$python" -m venv --clear .venv
         elif ! damaged=$(.venv/bin/python -I scripts/installation/wholeness.py); then
             echo "An installation was cut short, so .venv is made anew (${damaged%%$'\n'*})." >&2
             "$python" -m venv --clear .venv
         fi
-        echo "Installing $* into .venv (once; a few minutes) ..." >&2
         touch .venv/unfinished
-        if ! .venv/bin/python -m pip install --disable-pip-version-check --quiet "${requirements[@]}" 2>&1 |
-            tee .venv/pip-output.txt >&2; then
-            "$python" scripts/installation/pip_words.py .venv/pip-output.txt "$@" >&2
-            exit 1
-        fi
+        .venv/bin/python -E -s scripts/install_packages.py --environment .venv --lock 8 "$@"
         .venv/bin/python -I scripts/whole_bytecode.py .venv
         echo "$wanted" >"$stamp"
         rm .venv/unfinished

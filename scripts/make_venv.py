@@ -2,7 +2,7 @@
 
 The interpreter's path is noted relative to the project where it lies in it, so that a moved checkout finds it again.
 
-Where `envs/<name>.sh` lies beside `envs/<name>.txt` it is run after pip, with the environment's `bin` first on PATH: a
+Where `envs/<name>.sh` lies beside `envs/<name>.txt` it is run afterwards, with the environment's `bin` first on PATH: a
 recipe for what pip cannot install as it was released.
 
 The folder is named by a digest of these files, so an environment that jobs may be running in is never touched, and
@@ -19,17 +19,15 @@ import venv
 from pathlib import Path
 
 from atomic import replace_when_complete
-from installation.pip_words import failure_words, tells_of_pip
+from installation.installer import Environment, NotInstalled, install
+from installation.pip_words import pip_failure_words, tells_of_pip
+from installation.steps import run_step
 from installation.turns import wait_for_turn
 from launching.child import die_with_parent
 from whole_bytecode import remove_damaged
 
 ROOT = Path(__file__).resolve().parents[1]
 FINISHED = "installed"  # a file in an environment that was made to its end
-
-
-class NotInstalled(Exception):
-    """A step of the installation failed; the message names it, its output says why."""
 
 
 def main() -> int:
@@ -70,21 +68,26 @@ def make_venv(folder: Path, requirements: Path, lock: int) -> None:
         venv.create(folder, clear=True, with_pip=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise NotInstalled(f"{requirements}: could not be installed (no virtual environment: {error})") from error
-    python = folder / "bin" / "python"
-    install = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-r", str(requirements)]
-    code, output = run(install, lock)
-    if code:
-        raise NotInstalled(failure_words(output, [str(requirements)]))
+    install(Environment(folder, (str(requirements),), lock), uv_python=Path(sys.executable))
     recipe = requirements.with_suffix(".sh")
     if recipe.is_file():
-        search = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
-        code, output = run(["bash", str(recipe)], lock, PATH=search)
-        if code and tells_of_pip(output):
-            raise NotInstalled(failure_words(output, [str(recipe)]))
-        if code:
-            raise NotInstalled(f"{requirements}: could not be installed ({recipe.name} ended with {code})")
+        run_recipe(recipe, requirements, folder, lock)
     remove_damaged([folder])
     (folder / FINISHED).touch()
+
+
+def run_recipe(recipe: Path, requirements: Path, folder: Path, lock: int) -> None:
+    """Run `envs/<name>.sh` with the environment's programs first on PATH. Raises NotInstalled."""
+    search = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
+
+    def still_words(_printed: str, seconds: float) -> str:
+        return f"{recipe} is still at work after {seconds:.0f} s"
+
+    code, output = run_step(["bash", str(recipe)], lock, {"PATH": search}, still_words)
+    if code and tells_of_pip(output):
+        raise NotInstalled(pip_failure_words(output, [str(recipe)]))
+    if code:
+        raise NotInstalled(f"{requirements}: could not be installed ({recipe.name} ended with {code})")
 
 
 def tell_of_others(folder: Path, requirements: Path) -> None:
@@ -96,32 +99,6 @@ def tell_of_others(folder: Path, requirements: Path) -> None:
             f"{', '.join(others)}",
             file=sys.stderr,
         )
-
-
-def run(command: list[str], lock: int, **variables: str) -> tuple[int, str]:
-    """Run a step that dies with this process, pass on what it prints, and return its exit code and that output.
-
-    What the step starts outlives it when it is killed, and may still write into the folder. It inherits the lock, so
-    that a successor waits for it.
-    """
-    parent = os.getpid()
-    printed = []
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env=os.environ | variables,
-        pass_fds=(lock,),
-        preexec_fn=lambda: die_with_parent(parent),
-    ) as step:
-        assert step.stdout, "it is a pipe"
-        for line in step.stdout:
-            printed.append(line)
-            # Where progress belongs: Snakemake shows it and the rule keeps it.
-            print(line, end="", file=sys.stderr, flush=True)
-    return step.returncode, "".join(printed)
 
 
 if __name__ == "__main__":

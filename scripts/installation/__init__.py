@@ -1,1 +1,1 @@
-"""Check for ./run, ./test and make_venv.py whether an installation is whole, and say why pip failed."""
+"""Install packages for ./run, ./test and make_venv.py, check that they are whole, and say why they could not be had."""

@@ -1,16 +1,11 @@
 """Say in a few sentences why pip could not install something and what to do, from what pip printed.
 
-    python scripts/installation/pip_words.py OUTPUT FILE...
-
-OUTPUT holds what pip printed, FILE... are the requirements files it was asked for. Only the standard library is
-imported here: this runs where nothing is installed.
+Only the standard library is imported here: this runs where nothing is installed.
 """
 
 import platform
 import re
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 # pip says nothing of an index that it could not reach but that it tried again; the last try has this number.
 _GAVE_UP = re.compile(
@@ -30,20 +25,26 @@ _NOT_BUILT = re.compile(
 )
 _CONFLICT = re.compile(r"Cannot install (.+?) because these package versions have conflicting|ResolutionImpossible")
 _NO_PERMISSION = re.compile(r"\[Errno 13\]|Permission denied")
-_OFFLINE = (
+OFFLINE = (
     "without any network, put the wheels of everything in the requirements files into a folder (pip download, on a "
     "machine that has a network) and set PIP_NO_INDEX=1 and PIP_FIND_LINKS to that folder"
 )
-_REACH_INDEX = (
+REACH_INDEX = (
     "Check the network; behind a proxy set HTTPS_PROXY; where another package index is to be used set PIP_INDEX_URL, "
-    f"or index-url in pip's configuration; {_OFFLINE}."
+    f"or index-url in pip's configuration; {OFFLINE}."
 )
+DISK_FULL_WORDS = "the disk is full or a quota is used up (the installer's own words stand above). Free several GB."
 _AGAIN = "Then call the same command again: what is installed already stays."
 
 
-def failure_words(output: str, files: Sequence[str]) -> str:
+def pip_failure_words(output: str, files: Sequence[str]) -> str:
     """Return what could not be installed, the reason as far as pip's output tells it, and what to do: one line."""
-    return f"{' and '.join(files)} could not be installed: {_reason(output)} {_AGAIN}"
+    return failure_words(_reason(output), files)
+
+
+def failure_words(reason: str, files: Sequence[str]) -> str:
+    """Return a whole message for a reason that ends with what to do."""
+    return f"{' and '.join(files)} could not be installed: {reason} {_AGAIN}"
 
 
 def tells_of_pip(output: str) -> bool:
@@ -53,11 +54,11 @@ def tells_of_pip(output: str) -> bool:
 
 def _reason(output: str) -> str:
     if _DISK_FULL.search(output):
-        return "the disk is full or a quota is used up (pip's own words stand above). Free several GB."
+        return DISK_FULL_WORDS
     missing = _missing(output)
     unreachable = _unreachable(output)
     if unreachable:
-        return f"{unreachable}, so {missing or 'what is missing'} could not be had. {_REACH_INDEX}"
+        return f"{unreachable}, so {missing or 'what is missing'} could not be had. {REACH_INDEX}"
     if _NOT_FOUND.search(output):
         return _not_in_the_index(output)
     if built := _NOT_BUILT.search(output):
@@ -70,11 +71,11 @@ def _reason(output: str) -> str:
         return (
             f"pip found no versions of what {conflict[1] or 'one of them'} needs that fit together, which with these "
             "pinned files means that the package index lacks one of them (pip's output above names them) or was only "
-            f"partly reached. {_REACH_INDEX}"
+            f"partly reached. {REACH_INDEX}"
         )
     if _NO_PERMISSION.search(output):
         return "a file or folder may not be written (pip's output above names it). Mend its permissions."
-    return f"pip's own words stand above. If it is the network: {_REACH_INDEX[0].lower()}{_REACH_INDEX[1:]}"
+    return f"pip's own words stand above. If it is the network: {REACH_INDEX[0].lower()}{REACH_INDEX[1:]}"
 
 
 def _unreachable(output: str) -> str | None:
@@ -104,18 +105,10 @@ def _not_in_the_index(output: str) -> str:
     )
     if all(name in versions for name in names):
         return f"{words}. Use another Python (PYTHON=...), or another package index (PIP_INDEX_URL)."
-    return f"{words}, or it could not be reached. {_REACH_INDEX}"
+    return f"{words}, or it could not be reached. {REACH_INDEX}"
 
 
 def _last(versions: str) -> str:
     """Return the newest few of a list that pip prints in ascending order."""
     names = [name.strip() for name in versions.split(",")]
     return f"{'..., ' if len(names) > 3 else ''}{', '.join(names[-3:])}"
-
-
-if __name__ == "__main__":
-    try:
-        printed = Path(sys.argv[1]).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        printed = ""  # the disk was too full for it
-    print(failure_words(printed, sys.argv[2:]), file=sys.stderr)

@@ -1,6 +1,6 @@
 """Print which packages of the Python that runs this are not whole, and exit with 1 where there are any.
 
-pip notes every file of a package, with its size, in the package's RECORD, which it writes last. An installation that
+pip and uv note every file of a package, with its size, in its RECORD, and write that last. An installation that
 was killed, or that met a full disk, leaves a package without a RECORD, or with files that are missing or too short, and
 pip itself takes such a package for installed. Only the standard library is imported here.
 """
@@ -23,7 +23,7 @@ def damaged_packages(folders: Sequence[str]) -> list[str]:
 
 def _damage(package: importlib.metadata.Distribution) -> str | None:
     if package.files is None:
-        return "pip did not finish it"
+        return "its installation was not finished"
     for file in package.files:
         if file.size is None:  # compiled modules, and RECORD itself
             continue

@@ -238,7 +238,7 @@ def test_what_a_stranger_looks_for_is_there(path: str) -> None:
 def test_conda_environment_has_pips_pins() -> None:
     wanted = [
         line
-        for name in ("torch", "workflow")
+        for name in ("torch", "uv", "workflow")
         for line in (ROOT / f"envs/{name}.txt").read_text().splitlines()
         if line and not line.startswith(("#", "-r "))
     ]

@@ -1,7 +1,7 @@
 """What ./run and ./test do before anything starts: which Python, what is installed, what a full disk left behind.
 
-The Python here is a double: its venv and pip only note that they were called, its Snakemake prints its arguments, and
-everything else is done by the real one.
+The Python here is a double: its venv, pip and uv only note that they were called, its Snakemake prints its arguments,
+and everything else is done by the real one. tests/unit/test_installer.py has the real uv.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from installation.pip_words import failure_words
+from installation.pip_words import pip_failure_words
 from installation.wholeness import damaged_packages
 from whole_bytecode import remove_damaged
 
@@ -26,13 +26,24 @@ DOUBLE = """#!/usr/bin/env bash
 case "$*" in
     "-m venv --clear .venv")
         echo made >>venvs
-        rm -rf .venv; mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+        rm -rf .venv damaged has-uv; mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
     "-I -c import pip") exit 0 ;;
+    "-m pip config list") cat pip-config 2>/dev/null || true ;;
+    "-m pip install"*" -r envs/uv.txt") if [ -e pip-fails ]; then exit 1; fi; touch has-uv ;;
     "-m pip install"*)
         echo "$*" >>pip-calls
         cat pip-says 2>/dev/null
         if [ -e pip-fails ]; then exit 1; fi ;;
-    "-I scripts/installation/wholeness.py") if [ -e damaged ]; then cat damaged; exit 1; fi ;;
+    "-m uv --version") [ -e has-uv ] && echo "uv 0.0.1 (double)" ;;
+    "-m uv cache dir") echo "$PWD/cache" ;;
+    "-m uv pip compile"*) cat lock 2>/dev/null ;;
+    "-m uv pip install"*"--dry-run"*) cat dry-run >&2 2>/dev/null || true ;;
+    "-m uv pip install"*)
+        echo "$*" >>uv-calls
+        env >uv-variables
+        cat uv-says 2>/dev/null
+        if [ -e uv-fails ]; then exit 2; fi ;;
+    "-I "*wholeness.py) if [ -e damaged ]; then cat damaged; exit 1; fi ;;
     *stale_lock.py) exit 1 ;;
     "-m snakemake"*) shift 2; echo "snakemake: $*" ;;
     *) exec REAL "$@" ;;
@@ -52,16 +63,24 @@ class Checkout:
         shutil.copy(ROOT / "envs/setup.sh", root / "envs")
         (root / "envs/torch.txt").write_text("torch==2.13.0\n")
         (root / "envs/workflow.txt").write_text("-r torch.txt\nsnakemake==9.27.1\n")
-        shutil.copytree(
-            ROOT / "scripts/installation",
-            root / "scripts/installation",
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
-        shutil.copy(ROOT / "scripts/whole_bytecode.py", root / "scripts")
+        (root / "envs/uv.txt").write_text("uv==0.0.1\n")
+        for folder in ("installation", "launching"):
+            shutil.copytree(
+                ROOT / "scripts" / folder, root / "scripts" / folder, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        for name in ("install_packages.py", "whole_bytecode.py"):
+            shutil.copy(ROOT / "scripts" / name, root / "scripts")
 
-    def run(self, *arguments: str, python: str | None = "", **options: object) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, python: str | None = "", installer: str = "", **options: object
+    ) -> subprocess.CompletedProcess[str]:
         """Call ./run; python: the value of PYTHON ("": the double's path; None: not set, and the double is on PATH)."""
-        variables = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "PYTHONPATH")}
+        variables = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("PYTHON", "PYTHONPATH") and not name.startswith("UV_")
+        }
+        variables["SCALING_EVAL_INSTALLER"] = installer
         if python is None:
             folder = self.root.parent / "bin"
             folder.mkdir(exist_ok=True)
@@ -99,10 +118,10 @@ def test_a_first_call_installs_and_a_second_does_not(checkout: Checkout) -> None
         done = checkout.run("-n", "demo")
         assert done.returncode == 0, done.stderr
         assert done.stdout == "snakemake: --profile profiles/local -n demo\n"
-    assert (checkout.calls("venvs"), checkout.calls("pip-calls")) == (1, 1)
+    assert (checkout.calls("venvs"), checkout.calls("uv-calls")) == (1, 1)
     (checkout.root / "envs/torch.txt").write_text("torch==2.14.0\n")
     assert checkout.run().returncode == 0
-    assert (checkout.calls("venvs"), checkout.calls("pip-calls")) == (1, 2)
+    assert (checkout.calls("venvs"), checkout.calls("uv-calls")) == (1, 2)
 
 
 def test_without_python_named_the_first_on_path_is_taken(checkout: Checkout) -> None:
@@ -113,11 +132,13 @@ def test_without_python_named_the_first_on_path_is_taken(checkout: Checkout) -> 
 
 
 def test_a_failed_installation_is_explained_and_the_next_call_works(checkout: Checkout) -> None:
+    """Without a network not even uv can be had, and pip says what it misses."""
     (checkout.root / "pip-says").write_text(UNREACHABLE)
     (checkout.root / "pip-fails").touch()
     done = checkout.run("-n")
     assert done.returncode == 1
     assert not done.stdout
+    assert "with pip, since envs/uv.txt could not be installed" in done.stderr
     last = done.stderr.splitlines()[-1]
     assert "envs/torch.txt and envs/workflow.txt could not be installed: the package index could not be reached" in last
     assert "torch==2.13.0" in last and "HTTPS_PROXY" in last and "PIP_INDEX_URL" in last and "PIP_FIND_LINKS" in last
@@ -127,29 +148,93 @@ def test_a_failed_installation_is_explained_and_the_next_call_works(checkout: Ch
     done = checkout.run("-n")
     assert done.returncode == 0, done.stderr
     assert "snakemake:" in done.stdout
-    assert checkout.calls("venvs") == 1
+    assert (checkout.calls("venvs"), checkout.calls("pip-calls"), checkout.calls("uv-calls")) == (1, 1, 1)
+
+
+def test_a_failure_of_uv_is_explained_and_the_next_call_works(checkout: Checkout) -> None:
+    (checkout.root / "uv-says").write_text("error: Failed to fetch: x\n  cause: dns error\n")
+    (checkout.root / "uv-fails").touch()
+    done = checkout.run("-n")
+    assert done.returncode == 1 and not done.stdout
+    last = done.stderr.splitlines()[-1]
+    assert "envs/torch.txt and envs/workflow.txt could not be installed: the package index could not be reached" in last
+    assert "cause: dns error" in done.stderr  # uv's own words are not hidden
+    assert checkout.calls("pip-calls") == 0
+    (checkout.root / "uv-fails").unlink()
+    assert checkout.run("-n").returncode == 0
+    assert (checkout.calls("venvs"), checkout.calls("uv-calls")) == (1, 2)
+
+
+def test_pip_installs_where_it_is_asked_for(checkout: Checkout) -> None:
+    done = checkout.run("-n", installer="pip")
+    assert done.returncode == 0, done.stderr
+    assert "into .venv with pip, as SCALING_EVAL_INSTALLER says; it shares nothing" in done.stderr
+    assert (checkout.calls("pip-calls"), checkout.calls("uv-calls")) == (1, 0)
+    assert not (checkout.root / "has-uv").exists()
+    assert "-r envs/torch.txt -r envs/workflow.txt" in (checkout.root / "pip-calls").read_text()
+
+
+def test_pip_installs_where_its_settings_ask_for_what_uv_cannot_do(checkout: Checkout) -> None:
+    (checkout.root / "pip-config").write_text("global.index-url='file:///a'\n:env:.prefer-binary='1'\n")
+    done = checkout.run("-n")
+    assert done.returncode == 0, done.stderr
+    assert "with pip, since uv has no counterpart of these settings of pip: prefer-binary;" in done.stderr
+    assert (checkout.calls("pip-calls"), checkout.calls("uv-calls")) == (1, 0)
+
+
+def test_an_unknown_installer_is_refused(checkout: Checkout) -> None:
+    done = checkout.run("-n", installer="conda")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "SCALING_EVAL_INSTALLER=conda: name uv or pip, or leave it out."
+    assert (checkout.calls("pip-calls"), checkout.calls("uv-calls")) == (0, 0)
+
+
+def test_uv_is_told_of_a_sites_index_and_shares_files(checkout: Checkout) -> None:
+    (checkout.root / "pip-config").write_text("global.index-url='file:///a'\nglobal.extra-index-url='\\nb\\nc'\n")
+    assert checkout.run("-n").returncode == 0
+    variables = dict(line.partition("=")[::2] for line in (checkout.root / "uv-variables").read_text().splitlines())
+    assert variables["UV_DEFAULT_INDEX"] == "file:///a" and variables["UV_INDEX"] == "b c"
+    assert (variables["UV_CACHE_DIR"], variables["UV_LINK_MODE"]) == (f"{checkout.root}/cache", "hardlink")
+    assert f"--python {checkout.root}/.venv/bin/python" in (checkout.root / "uv-calls").read_text()
+
+
+def test_sizes_are_said_before_anything_is_fetched(checkout: Checkout) -> None:
+    (checkout.root / "dry-run").write_text(
+        "Resolved 2 packages in 1ms\nDEBUG Identified uncached distribution: torch==2.13.0\n"
+    )
+    (checkout.root / "lock").write_text(
+        '[[packages]]\nname = "torch"\nwheels = [{ url = "https://x/torch.whl", size = 526574961 }]\n'
+    )
+    (checkout.root / "uv-says").write_text("Installed 2 packages in 5ms\n + torch==2.13.0\n")
+    done = checkout.run("-n")
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Installing envs/torch.txt and envs/workflow.txt into .venv with uv 0.0.1 ..."
+    assert lines[1].startswith("2 packages, 1 of them to be fetched: 527 MB (torch 527 MB). Unpacked they take more; ")
+    assert lines[2] == "Installed 2 packages in 5ms"
+    assert lines[3].startswith("envs/torch.txt and envs/workflow.txt: installed in ") and " of disk" in lines[3]
+    assert len(lines) == 4
 
 
 def test_an_installation_that_was_cut_short_is_begun_anew(checkout: Checkout) -> None:
-    """Even where an earlier one was complete: pip would take half a package for an installed one."""
+    """Even where an earlier one was complete: uv and pip would take half a package for an installed one."""
     assert checkout.run("-n").returncode == 0
     (checkout.root / ".venv/unfinished").touch()  # as ./test leaves it that was killed
     assert checkout.run("-n").returncode == 0
-    assert (checkout.calls("venvs"), checkout.calls("pip-calls")) == (1, 2)
+    assert (checkout.calls("venvs"), checkout.calls("uv-calls")) == (1, 2)
     assert not (checkout.root / ".venv/unfinished").exists()
     (checkout.root / ".venv/unfinished").touch()
-    (checkout.root / "damaged").write_text("torch: pip did not finish it\nnumpy: pip did not finish it\n")
+    (checkout.root / "damaged").write_text("torch: not finished\nnumpy: not finished\n")
     done = checkout.run("-n")
     assert done.returncode == 0, done.stderr
-    assert "cut short, so .venv is made anew (torch: pip did not finish it)" in done.stderr
-    assert (checkout.calls("venvs"), checkout.calls("pip-calls")) == (2, 3)
+    assert "cut short, so .venv is made anew (torch: not finished)" in done.stderr
+    assert (checkout.calls("venvs"), checkout.calls("uv-calls")) == (2, 3)
 
 
-def test_no_stamp_is_written_when_pip_fails_behind_an_older_one(checkout: Checkout) -> None:
+def test_no_stamp_is_written_when_uv_fails_behind_an_older_one(checkout: Checkout) -> None:
     assert checkout.run("-n").returncode == 0
     stamp = (checkout.root / ".venv/installed-workflow").read_text()
     (checkout.root / "envs/workflow.txt").write_text("snakemake==10.0\n")
-    (checkout.root / "pip-fails").touch()
+    (checkout.root / "uv-fails").touch()
     assert checkout.run("-n").returncode == 1
     assert (checkout.root / ".venv/installed-workflow").read_text() == stamp
 
@@ -172,7 +257,7 @@ def test_a_moved_checkout_starts(checkout: Checkout) -> None:
     done = moved.run("-n")
     assert done.returncode == 0, done.stderr
     assert "snakemake: --profile profiles/local -n" in done.stdout
-    assert (moved.calls("venvs"), moved.calls("pip-calls")) == (1, 1)
+    assert (moved.calls("venvs"), moved.calls("uv-calls")) == (1, 1)
 
 
 # --- PYTHON=
@@ -314,7 +399,7 @@ def install(folder: Path, name: str) -> Path:
         (lambda folder: None, None),
         (lambda folder: (folder / "b.py").write_text("x"), "b: b.py has 1 bytes of 6"),
         (lambda folder: (folder / "b.py").unlink(), "b: b.py: No such file or directory"),
-        (lambda folder: (folder / "b-1.0.dist-info/RECORD").unlink(), "b: pip did not finish it"),
+        (lambda folder: (folder / "b-1.0.dist-info/RECORD").unlink(), "b: its installation was not finished"),
     ],
 )
 def test_a_package_that_is_not_whole_is_found(
@@ -360,7 +445,7 @@ CONFLICT = "ERROR: Cannot install torch==2.13.0 because these package versions h
     ],
 )  # fmt: skip
 def test_pips_failure_in_our_words(output: str, expected: str, unexpected: str) -> None:
-    words = failure_words(output, ["envs/torch.txt"])
+    words = pip_failure_words(output, ["envs/torch.txt"])
     assert expected in words and words.startswith("envs/torch.txt could not be installed: ")
     assert unexpected == "x" or unexpected not in words
     assert "\n" not in words and "://" not in words

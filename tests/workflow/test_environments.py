@@ -9,11 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
 import psutil
 import pytest
 
+from installation.sharing import can_link
 from project import ROOT, Project, wait_until
 
 pytestmark = pytest.mark.slow
@@ -31,11 +34,12 @@ def test_a_framework_runs_under_a_venv_of_its_own(fresh_project: Project) -> Non
     write_framework(fresh_project, "numpy==2.4.6\n")
     run = fresh_project.snakemake("tiny")
     assert run.returncode == 0, run.output
-    assert "Successfully installed numpy-2.4.6" in run.output
+    assert "envs/nothing.txt: installed in " in run.output
     noted = (fresh_project.root / "environments/venv-nothing.txt").read_text().strip()
     assert noted.startswith("environments/venv-nothing/")  # the project may be moved
     python = fresh_project.root / noted
     assert not list(python.parents[1].glob("lib/python*/site-packages/torch"))
+    assert list(python.parents[1].glob("lib/python*/site-packages/numpy-2.4.6.dist-info"))
     path = fresh_project.record("nothing")
     record = json.loads(path.read_text())
     assert record["status"] == "ok"
@@ -47,7 +51,8 @@ def test_a_framework_runs_under_a_venv_of_its_own(fresh_project: Project) -> Non
     requirements.write_text("numpy==2.4.5\n")
     run = fresh_project.snakemake("tiny")
     assert run.returncode == 0, run.output
-    assert "Successfully installed numpy-2.4.5" in run.output
+    other = fresh_project.root / (fresh_project.root / "environments/venv-nothing.txt").read_text().strip()
+    assert list(other.parents[1].glob("lib/python*/site-packages/numpy-2.4.5.dist-info"))
     assert run.jobs("train_cell") == 1
     assert f"to be deleted once no job runs in them: {python.parents[1]}\n" in run.output
     assert python.is_file()
@@ -56,7 +61,7 @@ def test_a_framework_runs_under_a_venv_of_its_own(fresh_project: Project) -> Non
     path.unlink()
     run = fresh_project.snakemake("tiny")
     assert run.returncode == 0, run.output
-    assert "installed already" in run.output and "Successfully installed" not in run.output
+    assert "installed already" in run.output and "installed in " not in run.output
     assert path.is_file()
 
     # By what files hold, without Snakemake's memory too: a touched one makes no environment for a missing cell.
@@ -96,6 +101,31 @@ def test_an_environment_that_cannot_be_made_leaves_the_others(fresh_project: Pro
     )
     table = fresh_project.table("strong_scaling")
     assert "nothing" in table and "torch_plain" in table
+
+
+def test_environments_with_the_same_torch_share_it_on_disk(axonn_paper_python: str, horovod_python: str) -> None:
+    """Beside the first, the workflow's own, each of the others costs less than 500 MB."""
+    folders = [Path(sys.prefix), Path(axonn_paper_python).parents[1], Path(horovod_python).parents[1]]
+    for folder in folders:
+        (torch,) = folder.glob("lib/python3*/site-packages/torch-*.dist-info/INSTALLER")
+        if (by := torch.read_text().strip()) != "uv":
+            pytest.skip(f"torch was installed in {folder} by {by}, which shares nothing")
+        if not can_link(folders[0], folder):
+            pytest.skip("this file system has no hard links, or the environments lie on several")
+    seen: set[tuple[int, int]] = set()
+    added_bytes = [sum(file.st_blocks * 512 for file in new_files(folder, seen)) for folder in folders]
+    assert added_bytes[0] > 1000 * 10**6
+    assert max(added_bytes[1:]) < 500 * 10**6, added_bytes
+
+
+def new_files(folder: Path, seen: set[tuple[int, int]]) -> Iterator[os.stat_result]:
+    """Yield what is below a folder and is no other name of what was yielded before, as du counts."""
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            status = (Path(parent) / name).lstat()
+            if (key := (status.st_dev, status.st_ino)) not in seen:
+                seen.add(key)
+                yield status
 
 
 def write_recipe(project: Project, recipe: str) -> list[str]:

@@ -159,7 +159,7 @@ def _fail(output: str, environment: Environment) -> None:
 
 def _run_uv(command: Sequence[str], environment: Environment, variables: dict[str, str], plan: Plan) -> None:
     def still_words(printed: str, seconds: float) -> str:
-        return f"Still at it after {seconds:.0f} s: {progress_words(plan, printed) or 'unpacking and linking'}"
+        return f"Still at it after {seconds:.0f} s: {progress_words(plan, printed) or 'unpacking, linking and compiling'}"
 
     code, output = run_step(command, environment.lock, variables, still_words, hidden=_LISTED)
     if code:

@@ -16,7 +16,7 @@ from installation.sharing import can_link, choose_sharing, disk_use
 from installation.steps import run_step
 from installation.uv_words import unsupported_options, uv_failure_words
 
-ALWAYS = ("UV_INDEX_STRATEGY", "UV_PYTHON_DOWNLOADS", "UV_SYSTEM_CERTS")
+ALWAYS = ("UV_COMPILE_BYTECODE", "UV_INDEX_STRATEGY", "UV_PYTHON_DOWNLOADS", "UV_SYSTEM_CERTS")
 
 
 def test_files_and_variables_are_read_as_pip_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,7 +159,8 @@ def _fail(output: str, environment: Environment) -> None:
 
 def _run_uv(command: Sequence[str], environment: Environment, variables: dict[str, str], plan: Plan) -> None:
     def still_words(printed: str, seconds: float) -> str:
-        return f"Still at it after {seconds:.0f} s: {progress_words(plan, printed) or 'unpacking, linking and compiling'}"
+        doing = progress_words(plan, printed) or "unpacking, linking and compiling"
+        return f"Still at it after {seconds:.0f} s: {doing}"
 
     code, output = run_step(command, environment.lock, variables, still_words, hidden=_LISTED)
     if code:

@@ -227,7 +227,7 @@ FETCH = (
         (
             UNSOLVED.format("torch was not found in the package registry"),
             "no torch==2.13.0, or asks for a name",
-            "file",
+            "file of",
         ),
         (
             UNSOLVED.format("torch==2.13.0 has no wheels with a matching Python ABI tag (e.g., `cp311`)"),

@@ -67,8 +67,9 @@ def load_system(name: str, root: Path) -> System:
     path = root / "config" / "systems" / f"{name}.yaml"
     if name == CLUSTER and not path.exists():
         raise ConfigError(
-            f"config/systems/{CLUSTER}.yaml: there is no such file, and it says how your site wants its jobs. Copy the "
-            f"nearest of {', '.join(_examples(root))} in config/systems/ and edit it (docs/cluster.md has the steps)"
+            f"config/systems/{CLUSTER}.yaml: there is no such file, and it says how your site wants its jobs. On a "
+            f"login node, python scripts/describe_cluster.py drafts it from what Slurm says; or copy the nearest of "
+            f"{', '.join(_examples(root))} in config/systems/ and edit it (docs/cluster.md has the steps)"
         )
     config = read_config(path, "system", root)
     environments = sorted(file.stem for file in (root / "envs").glob("*.txt"))

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from cluster import Cluster, make_cluster
+from matrix.studies import load_study
 from project import Run, ended_afterwards
 from sandbox import Sandbox
+from scheduling.resources import cell_resources
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -140,5 +142,28 @@ def test_without_a_system_file_the_way_is_shown(cluster: Cluster) -> None:
         file.write_text(text)
     assert run.returncode != 0
     assert "config/systems/cluster.yaml: there is no such file" in run.output
-    assert "example-gres.yaml" in run.output
+    assert "example-gres.yaml" in run.output and "python scripts/describe_cluster.py" in run.output
     assert "Traceback" not in run.output
+
+
+def test_the_draft_of_a_system_file_is_one_that_slurm_takes(cluster: Cluster) -> None:
+    project = cluster.project
+    drafted = project.script("describe_cluster.py", "--system", "drafted")
+    assert drafted.returncode == 0, drafted.output
+    assert "devices: Gres=gpu:h100:4 of node n1, which may be H100-SXM or H100-PCIe or H100-NVL" in drafted.output
+    run = cluster.snakemake("tiny", "-n", "--config", "system=drafted")
+    assert run.returncode == 0, run.output
+    assert "tiny on drafted: 4 jobs to submit, of at most 2 nodes each" in run.output
+    assert "can never start" not in run.output and "is not known" not in run.output
+    study = load_study("tiny", "drafted", project.root)
+    assert study.system.slurm and (study.system.gpus_per_node, study.system.max_gpus) == (4, 12)
+    for planned in study.runnable():
+        asked = cell_resources(study.system.slurm, planned.cell, 600)
+        options = [
+            f"--partition={study.system.slurm.partition}",
+            f"--nodes={asked['nodes']}",
+            f"--gres={asked['gres']}",
+        ]
+        options += [f"--mem={asked['mem'].removesuffix(' MB')}M", f"--cpus-per-task={asked['threads']}"]
+        options += [f"--time={asked['runtime']}", *asked["slurm_extra"].split()]
+        cluster.sandbox.slurm("sbatch", "--test-only", *options, "--wrap=true")

@@ -1,0 +1,1 @@
+"""A draft of a cluster's system file, from what Slurm says of itself."""

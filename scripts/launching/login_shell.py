@@ -17,13 +17,15 @@ from training.process_facts import PREFIXES
 SETTINGS = (*PREFIXES, "CUDA_")
 # What a variable only locates or describes is known by how its name ends: CUDA_HOME, NCCL_ROOT, TORCH_EXTENSIONS_DIR.
 LOCATING = frozenset({"HOME", "PATH", "ROOT", "DIR", "PREFIX", "INCLUDE", "LIB", "LIBRARY", "BIN", "VERSION"})
+# Terraform's, which begin as TensorFlow's do.
+OF_OTHERS = ("TF_CLI_", "TF_VAR_", "TF_LOG", "TF_WORKSPACE", "TF_INPUT", "TF_DATA_", "TF_PLUGIN_")
 # A user's choice of GPUs on a machine of one's own. Slurm's is made anew for each step.
 CHOICE_OF_GPUS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
 def changes_measurement(name: str, *, in_slurm: bool) -> bool:
     """Return whether a variable of a shell is one that no rank inherits."""
-    if not name.startswith(SETTINGS) or name.upper().split("_")[-1] in LOCATING:
+    if not name.startswith(SETTINGS) or name.startswith(OF_OTHERS) or name.upper().split("_")[-1] in LOCATING:
         return False
     return in_slurm or name not in CHOICE_OF_GPUS
 

@@ -119,6 +119,7 @@ SHELL = {
 }
 LOCATING = {
     **{"CUDA_HOME": "/cuda", "CUDA_PATH": "/cuda", "TORCH_HOME": "/me", "NCCL_ROOT": "/nccl", "CUDA_VERSION": "12.6"},
+    **{"TF_CLI_CONFIG_FILE": "terraform", "TF_VAR_region": "x"},
     **{"TORCH_EXTENSIONS_DIR": "/me", "MKLROOT": "/mkl", "PATH": "/bin", "LD_LIBRARY_PATH": "/lib", "HOME": "/me"},
 }
 CHOICE = {"CUDA_VISIBLE_DEVICES": "2,3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

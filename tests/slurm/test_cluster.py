@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster import Cluster, make_cluster
+from cluster import SYSTEM, Cluster, make_cluster
 from matrix.studies import load_study
 from project import Run, ended_afterwards
 from sandbox import Sandbox
@@ -69,6 +69,18 @@ def test_the_dry_run_says_which_jobs_can_never_start(cluster: Cluster) -> None:
     places = [run.output.index(text) for text in ("hour on cluster: ", "other on cluster: ", "cells to measure on ")]
     assert places == sorted(places)
     assert places[-1] < run.output.index("Job stats:")
+
+
+def test_the_dry_run_says_what_slurm_would_refuse(cluster: Cluster) -> None:
+    cluster.write_system(slurm={**SYSTEM["slurm"], "constraint": "nowhere"})
+    try:
+        run = cluster.snakemake("planned", "-n")
+    finally:
+        cluster.write_system()
+    assert run.returncode == 0, run.output
+    told = "planned: 1 job of 2 nodes would be refused as things stand: sbatch says: "
+    assert told in run.output, run.output
+    assert "Invalid feature specification (asked: --partition=gpu --constraint=nowhere --nodes=2 " in run.output
 
 
 def test_every_cell_is_a_job_of_its_own(cluster: Cluster, records: dict[int, dict[str, Any]]) -> None:

@@ -45,8 +45,6 @@ def test_a_job_is_seen_whatever_the_shell_asks_squeue_to_leave_out(
     for variable, value in {
         "SQUEUE_PARTITION": "low",
         "SQUEUE_ACCOUNT": "elsewhere",
-        "SQUEUE_STATES": "SUSPENDED",
-        "SLURM_TIME_FORMAT": "relative",
         "LOGNAME": "nobody",
     }.items():
         with monkeypatch.context() as shell:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from matrix.systems import SlurmSite
-from scheduling import partitions
+from scheduling import partitions, trying
 from scheduling.asking import QueueError
 from scheduling.partitions import fields_of, limits_lines, minutes_of, read_partitions
 from studies import comparison, cpu_system, expand, study_config
@@ -90,3 +90,38 @@ def test_where_slurm_gives_no_answer_it_is_said(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(partitions, "ask_slurm", away)
     (told,) = limits_lines(study, tmp_path, [], [])
     assert told.endswith("is not known: scontrol says: no")
+
+
+def test_slurm_is_asked_about_each_kind_of_job_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[list[str]] = []
+
+    def refuse(command: list[str]) -> str:
+        asked.append(command)
+        raise QueueError("sbatch says: allocation failure: Invalid\nfeature specification")
+
+    site = SlurmSite(constraint="a100&ib", memory_per_gpu_gib=2)
+    points = comparison("strong", [("small", 4), ("small", 8)])
+    study = expand(
+        study_config(frameworks={"torch_ddp": None, "torch_fsdp": None}, comparisons=points),
+        cpu_system(gpus_per_node=4, max_gpus=8, slurm=site),
+    )
+    monkeypatch.setattr(trying, "ask_slurm", refuse)
+    two, one = trying.refused_lines(study, tmp_path, [])
+    assert two.startswith(
+        "2 jobs of 2 nodes would be refused as things stand: sbatch says: allocation failure: Invalid f"
+    )
+    assert one.startswith("2 jobs of 1 node would be refused as things stand: ")
+    assert asked[1] == [
+        *("sbatch", "--test-only", "--constraint=a100&ib", "--nodes=1", "--gres=gpu:4", "--cpus-per-task=4"),
+        *("--mem=8192", "--time=35", "--ntasks-per-node=1", "--exclusive", "--wrap=true"),
+    ]
+
+
+def test_a_controller_that_is_away_refuses_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def away(command: list[str]) -> str:
+        raise QueueError("sbatch says: error: Unable to contact slurm controller (connect failure)")
+
+    study = expand(study_config(frameworks={"torch_ddp": None}), cpu_system(slurm=SlurmSite()))
+    monkeypatch.setattr(trying, "ask_slurm", away)
+    (told,) = trying.refused_lines(study, tmp_path, [])
+    assert told.startswith("whether Slurm would take these jobs is not known: sbatch says: error: Unable to contact")

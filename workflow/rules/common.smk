@@ -45,6 +45,7 @@ from scheduling.jobs import awaited_jobs, chunks, tokenizing_resources, training
 from scheduling.partitions import limits_lines
 from scheduling.queue import has_slurm, look_at_queue
 from scheduling.resources import unsafe_folder
+from scheduling.trying import refused_lines
 
 RESULTS = Path("results")
 # Tells a job which studies the call that submitted it was about: a cell may be in several, with several time limits.

@@ -109,6 +109,9 @@ def tell_budget(study):
     if study.system.slurm:
         for line in limits_lines(study, RESULTS, jobs_in_queue, queue_errors):
             logger.warning(f"{study.name}: {line}")
+        if workflow.dryrun and not queue_errors:
+            for line in refused_lines(study, RESULTS, jobs_in_queue):
+                logger.warning(f"{study.name}: {line}")
 
 
 def tell_changes(study):

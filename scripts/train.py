@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from corpus.verify import open_tokens
 from launching.child import LAUNCHER_VARIABLE, die_with_parent, limit_memory
@@ -71,11 +71,19 @@ def main() -> int:
             exchange.write_failure(failure)
         except OSError as full:
             print(f"the reason could not be kept: {full}", file=sys.stderr)
-        # The others may wait for this rank in a collective that an orderly exit would wait for as well.
-        sys.stderr.flush()
-        os._exit(1)
-    close(engine)
+        leave_at_once()
+    try:
+        close(engine)
+    except (Exception, SystemExit):
+        traceback.print_exc()
+        leave_at_once()
     return 0
+
+
+def leave_at_once() -> NoReturn:
+    """End this process as it is: others may wait for this rank in a collective, for which an orderly exit waits too."""
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def close(engine: Engine) -> None:

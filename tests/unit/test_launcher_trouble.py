@@ -153,26 +153,28 @@ import sys
 sys.path.insert(0, sys.argv.pop(1))
 import frameworks
 frameworks.__path__.append(sys.argv.pop(1))
+sys.path.append(sys.argv.pop(1))
 import train
 sys.exit(train.main())
 """
 
 
-def run_rank(folder: Path, end: str) -> subprocess.CompletedProcess[str]:
-    """One rank of a cell whose adaptor ends like this; `folder` is that of the exchange."""
+def run_rank(folder: Path, adaptor: str, tokens: Path = Path("none")) -> subprocess.CompletedProcess[str]:
+    """One rank of a cell with this adaptor; `folder` is that of the exchange."""
     adaptors = folder.with_name("adaptors")
     adaptors.mkdir()
-    (adaptors / "ending.py").write_text(DOUBLE.replace("END", end))
+    (adaptors / "ending.py").write_text(adaptor)
     cell = make_cell("ending", corpus={"source": "x"}, environment={"name": "nothing", "requirements": []})
     folder.mkdir()
     Exchange(folder).cell_file.write_text(cell.identity_json)
     place = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "SCALING_EVAL_LAUNCHER": str(os.getpid())}
-    command = [sys.executable, "-c", RANK, str(SCRIPTS), str(adaptors), "--exchange", str(folder), "--tokens", "none"]
+    command = [sys.executable, "-c", RANK, str(SCRIPTS), str(adaptors), str(NOTHING.parent), "--exchange", str(folder)]
+    command += ["--tokens", str(tokens)]
     return subprocess.run(command, env=os.environ | place, capture_output=True, text=True, timeout=60)
 
 
 def test_a_framework_that_leaves_is_a_failure_with_its_reason(tmp_path: Path) -> None:
-    done = run_rank(tmp_path / "ranks", "sys.exit('bad arguments')")
+    done = run_rank(tmp_path / "ranks", DOUBLE.replace("END", "sys.exit('bad arguments')"))
     assert done.returncode == 1, done.stderr
     failure = Exchange(tmp_path / "ranks").read_failure(0)
     assert failure is not None and (failure.status, failure.message) == ("error", "SystemExit: bad arguments")
@@ -182,9 +184,34 @@ def test_a_rank_without_room_for_its_reason_ends_all_the_same(tmp_path: Path) ->
     """The folder is replaced by a file, so that nothing can be written; the reason is on the terminal still."""
     folder = tmp_path / "ranks"
     end = f"import shutil, pathlib; shutil.rmtree({str(folder)!r}); pathlib.Path({str(folder)!r}).touch(); 1 / 0"
-    done = run_rank(folder, end)
+    done = run_rank(folder, DOUBLE.replace("END", end))
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr and "the reason could not be kept: " in done.stderr
+
+
+CLOSING_DOUBLE = '''"""Test double: `nothing`, whose closing fails beside a thread that never ends."""
+
+import threading
+import time
+
+import nothing
+
+FRAMEWORK, unsupported_reason = nothing.FRAMEWORK, nothing.unsupported_reason
+
+
+def create_engine(job):
+    engine = nothing.Engine(job)
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    engine.close = lambda: 1 / 0
+    return engine
+'''
+
+
+def test_a_rank_whose_closing_fails_ends_at_once(tmp_path: Path) -> None:
+    """In an orderly end it would wait for what its library left behind, until it is ended for it."""
+    done = run_rank(tmp_path / "ranks", CLOSING_DOUBLE, write_tokens(tmp_path, num_tokens=2000))
+    assert done.returncode == 1 and "ZeroDivisionError" in done.stderr
+    assert Exchange(tmp_path / "ranks").has_result(0) and Exchange(tmp_path / "ranks").read_failure(0) is None
 
 
 def test_a_speed_that_is_no_number_costs_no_measurement(tmp_path: Path) -> None:

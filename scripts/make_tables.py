@@ -14,6 +14,7 @@ from papers.latex_tables import to_latex
 from papers.loading import find_table
 from papers.rendering import to_markdown
 from papers.study_data import load_study_data
+from papers.table_columns import table_csv
 
 
 def write_table(
@@ -31,7 +32,7 @@ def write_table(
 def write_frame(frame: pd.DataFrame, output_dir: Path, name: str, label: str) -> list[Path]:
     """Write a table's <name>.csv, .md and .tex, each complete or not at all; returns their paths. label: LaTeX's."""
     contents = {
-        "csv": frame.to_csv(index=False, lineterminator="\n"),
+        "csv": table_csv(frame),
         "md": to_markdown(frame),
         "tex": to_latex(frame, label),
     }

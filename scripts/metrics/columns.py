@@ -211,7 +211,8 @@ REQUIRED = ("study", "comparison", "framework", "model", "num_gpus", "status", "
 
 # A carriage return ends a row for readers of CSV, no file holds a lone surrogate, and many programs stop at a NUL.
 _UNWRITABLE = re.compile("[\r\0\ud800-\udfff]")
-_TRUTH = {"True": True, "true": True, "False": False, "false": False}
+# Files of before have True and False.
+_TRUTH = {"TRUE": True, "True": True, "true": True, "FALSE": False, "False": False, "false": False}
 
 
 def measurements_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -224,7 +225,7 @@ def measurements_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     if unknown:
         raise ValueError(f"no such column: {', '.join(sorted(unknown))}; describe it in metrics/columns.py")
     return pd.DataFrame(
-        {column.name: _typed([row.get(column.name) for row in rows], column.type) for column in COLUMNS}
+        {column.name: typed_column([row.get(column.name) for row in rows], column.type) for column in COLUMNS}
     )
 
 
@@ -248,7 +249,7 @@ def read_measurements(path: Path) -> pd.DataFrame:
     for column in COLUMNS:
         values = raw[column.name].tolist() if column.name in raw else [""] * len(raw)
         try:
-            typed[column.name] = _typed(values, column.type)
+            typed[column.name] = typed_column(values, column.type)
         except (ValueError, TypeError, OverflowError) as error:
             raise ValueError(f"{path}: column {column.name} holds something else than {column.type}: {error}") from None
     return pd.DataFrame({**typed, **{name: raw[name] for name in raw if name not in known}})
@@ -260,7 +261,17 @@ def write_measurements(frame: pd.DataFrame, path: Path) -> None:
     with replace_when_complete(path.with_suffix(".columns.csv"), "w") as file:
         columns_frame().to_csv(file, index=False, lineterminator="\n")
     with replace_when_complete(path, "w") as file:
-        frame.to_csv(file, index=False, lineterminator="\n")
+        file.write(csv_text(frame))
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """Return a typed table as CSV; booleans are TRUE and FALSE, the words that R, DuckDB and pandas share."""
+    spelled = {
+        name: frame[name].map({True: "TRUE", False: "FALSE"}).fillna("")
+        for name in frame.columns
+        if frame[name].dtype == "boolean"
+    }
+    return str(frame.assign(**spelled).to_csv(index=False, lineterminator="\n"))
 
 
 def columns_frame() -> pd.DataFrame:
@@ -275,7 +286,8 @@ def _writable(text: str) -> str:
     return re.sub("\r\n?", "\n", text).replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
-def _typed(values: list[Any], type_: str) -> pd.Series:
+def typed_column(values: list[Any], type_: str) -> pd.Series:
+    """Return values as a column of a type; None and "" are empty."""
     empty = (None, "")
     if type_ == TEXT:
         return pd.Series(["" if value is None else _writable(str(value)) for value in values], dtype="str")

@@ -93,6 +93,7 @@ def _row(one: ComparedResult) -> dict[str, Any]:
         "precision": result.precision,
         "activation_checkpointing": result.activation_checkpointing,
         "device_name": result.device_name,
+        "cell_id": result.cell_id,
         "notes": "; ".join(result.notes),
         **_published_columns(one.published),
     }

@@ -64,6 +64,7 @@ class Result:
     shown_text: str = ""
     short_text: str = ""
     layout: str = ""
+    cell_id: str = ""  # of the layout shown; where there is none, of every layout, joined by ;
     num_layouts: int = 1
     repeats: int = 0
     repeats_planned: int = 1
@@ -166,6 +167,7 @@ def _result(rows: Sequence[dict[str, Any]]) -> Result:
         return Result(
             **common,
             status=status,
+            cell_id=";".join(dict.fromkeys(row["cell_id"] for row in rows)),
             text=endings_text(rows),
             shown_text=endings_text(rows, REASON_CHARACTERS),
             short_text=_short_text(rows, status),
@@ -173,6 +175,7 @@ def _result(rows: Sequence[dict[str, Any]]) -> Result:
         )
     shown = best or [row for row in measured if row["cell_id"] == one["cell_id"]]
     noted = {
+        "cell_id": one["cell_id"],
         "repeats": len(shown),
         "comparable": all(is_true(row["comparable"]) for row in shown),
         "cuda_stand_in": any(is_true(row["cuda_stand_in"]) for row in shown),

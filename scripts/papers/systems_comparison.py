@@ -183,6 +183,7 @@ def _side_columns(side: Side | None) -> dict[str, Any]:
         "result": result.text if result else NOT_PLANNED,
         "device_name": result.device_name if result else "",
         "layout": result.layout if result else "",
+        "cell_id": result.cell_id if result else "",
         "num_layouts": str(result.num_layouts) if result else "",
         "repeats": str(result.repeats) if result and result.repeats else "",
         "repeats_planned": str(result.repeats_planned) if result else "",

@@ -48,4 +48,4 @@ def test_axonn_under_mpi_and_deepspeed_train_over_two_nodes(
             (first, 0), (first, 1), (second, 0), (second, 1)
         ]  # fmt: skip
     (table,) = cluster.project.root.glob("results/cluster/tiny/tables/parity.csv")
-    assert table.read_text().count(",True,") == 3, table.read_text()
+    assert table.read_text().count(",TRUE,") == 3, table.read_text()

@@ -62,7 +62,8 @@ def assert_same(row: dict[str, str], expected: Numbers, where: Any) -> None:
     for name, value in expected.items():
         field = row[name]
         if value is None or isinstance(value, str | bool):
-            assert field == ("" if value is None else str(value)), (where, name)
+            said = str(value).upper() if isinstance(value, bool) else value or ""
+            assert field == said, (where, name)
         else:
             assert field != "" and math.isclose(float(field), value, rel_tol=1e-9), (where, name, field, value)
 
@@ -100,7 +101,7 @@ def test_measurements_follow_from_the_stamps(name: str, request: pytest.FixtureR
         if key in expected:
             assert_same(row, expected[key], key)
         else:
-            assert not any(row[name] for name in columns - {"best_layout"}) and row["best_layout"] != "True", key
+            assert not any(row[name] for name in columns - {"best_layout"}) and row["best_layout"] != "TRUE", key
     if name == "cpu":
         # What the study was made for is in it.
         checks = {row["timing_check"] for row in rows.values()}
@@ -163,8 +164,8 @@ def test_parity_is_of_the_losses_of_all_batches(cpu: Measured) -> None:
     assert {key for key, row in rows.items() if row["max_relative_difference"]} == expected.keys()
     for key, difference in expected.items():
         assert_same(rows[key], {"max_relative_difference": difference}, key)
-        assert rows[key]["within_tolerance"] == str(difference <= 1e-4)
-    assert {row["within_tolerance"] for row in rows.values()} == {"True", "False", ""}
+        assert rows[key]["within_tolerance"] == str(difference <= 1e-4).upper()
+    assert {row["within_tolerance"] for row in rows.values()} == {"TRUE", "FALSE", ""}
 
 
 def test_systems_beside_each_other(root: Path, cpu: Measured, paper: Measured) -> None:

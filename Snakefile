@@ -81,7 +81,7 @@ onstart:
 onsuccess:
     remove_change_note()
     for study in requested_studies:
-        logger.info(f"{study.name}: tables and figures are in {study_folder(RESULTS, study)}")
+        tell_last_lines(study)
 
 
 onerror:

@@ -55,6 +55,7 @@ def main() -> int:
     parser.add_argument("--record", type=Path, required=True, help="where to write the record")
     parser.add_argument("--log", type=Path, required=True, help="where the ranks' output goes")
     parser.add_argument("--time-limit-s", type=float, required=True, help="end the cell after this many seconds")
+    parser.add_argument("--silent", action="store_true", help="the caller tells what the record or failure.json says")
     args = parser.parse_args()
     adopt_orphans()
     stop = StopRequest((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
@@ -130,8 +131,9 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
     check_config(record, "record", ROOT, "record")
     write_record(args.record, record)
     (args.record.parent / results.FAILURE_FILE).unlink(missing_ok=True)
-    shown = f"{verdict.status}: {verdict.reason}" if verdict.reason else verdict.status
-    print(f"{cell.label()}, repeat {args.repeat}: {shown}", flush=True)
+    if not args.silent:
+        shown = f"{verdict.status}: {verdict.reason}" if verdict.reason else verdict.status
+        print(f"{cell.label()}, repeat {args.repeat}: {shown}", flush=True)
     return 0
 
 
@@ -288,20 +290,25 @@ def _fail(
     rank: int | None = None,
     last_lines: tuple[str, ...] = (),
 ) -> None:
-    """Say why, on the terminal and beside the log. The note must not fail for the reason the cell failed."""
+    """Say why, beside the log and on the terminal, unless the caller reads it from there.
+
+    The note must not fail for the reason the cell failed.
+    """
     if not last_lines and kind != "refused":  # a refused cell's log is a former try's
         last_lines = results.log_tail(args.log, rank)
     failure = with_slurms_account(
         results.Failure(kind, reason, rank, last_lines, results.now(), host_name(), current_job_id())
     )
-    print(f"{args.record.parent}: no record, {failure.kind}: {failure.full_reason}", file=sys.stderr)
-    for line in last_lines:
-        print(f"    {line}", file=sys.stderr)
-    print(f"    log: {args.log}", file=sys.stderr, flush=True)
+    lines = [f"{args.record.parent}: no record, {failure.kind}: {failure.full_reason}"]
+    lines += [*(f"    {line}" for line in last_lines), f"    log: {args.log}"]
+    is_kept = True
     try:
         results.write_failure(args.record.parent, failure)
     except OSError as error:
-        print(f"    the reason could not be kept beside the log: {error}", file=sys.stderr)
+        lines.append(f"    the reason could not be kept beside the log: {error}")
+        is_kept = False
+    if not (args.silent and is_kept):
+        print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def _tell(text: str) -> None:

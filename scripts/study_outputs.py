@@ -48,12 +48,12 @@ def write_study_outputs(
     return folder
 
 
-def missing_cells(study: Study, outcomes: Outcomes) -> list[str]:
-    """Return a line for every cell that could run here and has no record: which, and why."""
-    lines = []
+def missing_cells(study: Study, outcomes: Outcomes) -> dict[tuple[str, int], str]:
+    """Return a line for every cell that could run here and has no record, by its id and repeat: which, and why."""
+    lines = {}
     for planned in study.runnable():
         outcome, cell = outcomes[planned.key], planned.cell
         if outcome.record is None:
             what = f"{cell.label()}, repeat {planned.repeat}"
-            lines.append(f"{what}: {outcome.kind}: {outcome.reason}")
+            lines[planned.key] = f"{what}: {outcome.kind}: {outcome.reason}"
     return lines

@@ -13,9 +13,11 @@ import platform
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
+
+import numpy as np
 
 from corpus.verify import open_tokens
 from launching.child import LAUNCHER_VARIABLE, die_with_parent, limit_memory
@@ -25,7 +27,7 @@ from matrix.cells import cell_from_identity
 from matrix.frameworks import load_adaptor
 from training.batches import BatchReader
 from training.contract import Engine, Framework, Job, NotAvailable
-from training.loop import Timings, run_batches
+from training.loop import NUM_BATCHES, Timings, run_batches
 from training.memory import is_out_of_memory
 from training.process_facts import process_facts, speed_variables
 
@@ -33,6 +35,8 @@ from training.process_facts import process_facts, speed_variables
 RUN_AGAIN = "then status.py forget --status not_available has the cell run again"
 MATMUL_SIZE = 2048
 MATMUL_REPEATS = 4
+# A line takes some ten microseconds.
+LONG_BATCH_S = 2.0
 
 
 def main() -> int:
@@ -111,7 +115,8 @@ def train(job: Job, adaptor: Any, tokens: Path, exchange: Exchange) -> tuple[Eng
         engine.data_rank,
         engine.data_size,
     )
-    timings = run_batches(engine, reader.read)
+    read = reader.read if job.rank else telling_progress(reader.read)
+    timings = run_batches(engine, read)
     matmul_seconds: list[float] = []
     if cell.device == "cpu":
         engine.barrier()  # the peak is what a process reaches while all of them multiply
@@ -124,6 +129,22 @@ def train(job: Job, adaptor: Any, tokens: Path, exchange: Exchange) -> tuple[Eng
         "reported": {name: speed for name, speed in engine.reported_by_framework().items() if math.isfinite(speed)},
     }
     return engine, result
+
+
+def telling_progress(read: Callable[[int], np.ndarray], long_s: float = LONG_BATCH_S) -> Callable[[int], np.ndarray]:
+    """Wrap the reader of a batch so that it says into the log which batch begins, where batches are so long that this
+    takes nothing of them. It is said while the loop waits for input, outside of a batch's time.
+    """
+    read_at = math.inf
+
+    def read_and_tell(index: int) -> np.ndarray:
+        nonlocal read_at
+        began, read_at = read_at, time.perf_counter()
+        if read_at - began >= long_s:
+            print(f"batch {index + 1} of {NUM_BATCHES}", flush=True)
+        return read(index)
+
+    return read_and_tell
 
 
 def rank_facts(

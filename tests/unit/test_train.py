@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
-from train import check_places, check_versions, failure_status
+from train import check_places, check_versions, failure_status, telling_progress
 from training import memory
 from training.contract import Framework, NotAvailable
 
@@ -92,3 +93,15 @@ def test_a_copy_on_pythonpath_without_a_version_is_told_too(tmp_path: Path, monk
 def test_where_a_wrong_version_lies_is_told() -> None:
     with pytest.raises(NotAvailable, match=r"says numpy==1\.0 \(it lies in /.*site-packages\)"):
         check_versions(FRAMEWORK, {"name": "nothing", "requirements": ["numpy==1.0"]})
+
+
+def test_the_first_process_says_into_the_log_which_batch_begins(capfd: pytest.CaptureFixture[str]) -> None:
+    read = telling_progress(lambda index: np.array([index]), long_s=0.0)
+    assert [int(read(index)[0]) for index in range(3)] == [0, 1, 2]
+    assert capfd.readouterr().out.splitlines() == ["batch 2 of 11", "batch 3 of 11"]
+
+
+def test_short_batches_are_not_told(capfd: pytest.CaptureFixture[str]) -> None:
+    read = telling_progress(lambda index: np.array([index]), long_s=60.0)
+    assert [int(read(index)[0]) for index in range(3)] == [0, 1, 2]
+    assert capfd.readouterr().out == ""

@@ -45,14 +45,15 @@ class Run:
 
     returncode: int
     output: str
+    log: str = ""  # Snakemake's own, where the call has left one
 
     @property
     def nothing_done(self) -> bool:
         return "Nothing to be done" in self.output
 
     def jobs(self, rule: str) -> int:
-        """How many jobs of a rule the call's job table lists."""
-        found = re.search(rf"^{rule}\s+(\d+)\s*$", self.output, re.MULTILINE)
+        """How many jobs of a rule Snakemake's job table lists: that of a dry run, or that of the log."""
+        found = re.search(rf"^{rule}\s+(\d+)\s*$", f"{self.output}\n{self.log}", re.MULTILINE)
         return int(found.group(1)) if found else 0
 
 
@@ -134,15 +135,21 @@ class Project:
                     found[int(process.environ()["RANK"])] = process
         return found
 
+    def snakemake_logs(self) -> list[Path]:
+        """The logs of all calls that started something, the newest last."""
+        return sorted(self.root.glob(".snakemake/log/*.snakemake.log"))
+
     def started_ranks(self) -> int:
         return len(list(self.root.glob("results/*/cells/**/ranks-*/*.started")))
 
     def finish(self, command: list[str], timeout: float) -> Run:
+        before = self.snakemake_logs()
         done = subprocess.run(
             command, cwd=self.root, env=environment(), capture_output=True, text=True, timeout=timeout,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        return Run(done.returncode, done.stdout + done.stderr)
+        logs = [path.read_text() for path in self.snakemake_logs() if path not in before]
+        return Run(done.returncode, done.stdout + done.stderr, "".join(logs))
 
 
 def write_double(project: Project, name: str, adaptor: str) -> None:

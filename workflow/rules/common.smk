@@ -46,6 +46,9 @@ from scheduling.partitions import limits_lines
 from scheduling.queue import has_slurm, look_at_queue
 from scheduling.resources import unsafe_folder
 from scheduling.trying import refused_lines
+from snakemake_logger_plugin_cells import take_over
+from terminal.cells import cells_to_show
+from terminal.snakemake_words import OURS
 
 RESULTS = Path("results")
 # Tells a job which studies the call that submitted it was about: a cell may be in several, with several time limits.
@@ -56,6 +59,14 @@ FIGURE_SUFFIXES = file_endings()
 CHANGE_NOTE = change_note(Path("results/changes")).as_posix()
 # `python` in a rule is the interpreter that runs Snakemake, activated or not; a conda environment comes before it.
 put_python_on_path()
+# On the terminal a line for every cell, in place of Snakemake's paragraph for every job. A job on a cluster keeps those,
+# and its launcher's words, in its own log.
+shows_cells = workflow.is_main_process and take_over(logger, workflow.output_settings)
+
+
+def tell(message, **extra):
+    """Say something that people need without --verbose."""
+    logger.info(message, extra={OURS.needed: True, **extra})
 
 
 def stop(message):

@@ -55,13 +55,14 @@ def write_partial_outputs(study, snakemake_logs, queue):
 
     failures = note_failed_steps(study, map(Path, snakemake_logs), ROOT)
     missing = missing_cells(study, outcomes_now(study, ROOT / "results", Path.cwd(), queue, failures))
-    for line in missing:
-        logger.error(f"{study.name}: missing: {line}")
+    for key, line in missing.items():
+        logger.error(f"{study.name}: missing: {line}", extra={OURS.cell: key})
     try:
         folder = write_study_outputs(study, ROOT, queue, failures)
     except (ValueError, OSError) as error:
         logger.error(f"{study.name}: tables of the finished cells could not be written: {error}")
         return
+    tell_last_lines(study)
     if not missing:
         logger.error(f"{study.name}: every cell is measured, and a later step failed; its message stands above.")
         return
@@ -81,6 +82,20 @@ def tell_plan(study):
     if workflow.dryrun:
         for line in explained(list, missing_lines(study, RESULTS, hardware)):
             logger.info(line)
+    else:
+        cells = cells_to_show(study, RESULTS)
+        logger.info(f"{study.name} on {study.system.name}: {len(cells)} cells to measure", extra={OURS.cells: cells})
+
+
+def tell_last_lines(study):
+    """Say what is measured, where it is and who was fastest."""
+    from terminal.last_lines import last_lines
+
+    try:
+        for line in last_lines(study, RESULTS):
+            tell(line)
+    except (ValueError, OSError) as error:
+        logger.error(f"{study.name}: what came out cannot be told: {error}")
 
 
 def tell_budgets_beside(name):
@@ -117,7 +132,7 @@ def tell_budget(study):
 def tell_changes(study):
     """Say which outputs that are there will be made anew, and what has changed since they were made."""
     for (kind, name), changes in changed_outputs(study).items():
-        logger.info(f"{study.name}: {f'{kind} {name}'.strip()} made anew; changed since: {', '.join(changes)}")
+        tell(f"{study.name}: {f'{kind} {name}'.strip()} made anew; changed since: {', '.join(changes)}")
 
 
 def tell_of_files(words):

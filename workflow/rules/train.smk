@@ -6,6 +6,9 @@
 
 training = training_resources(system_of(settings["system"]), cell_value)
 
+# Who shows the cells says how each ended.
+SILENT = "--silent" if shows_cells else ""
+
 
 rule train_cell:
     input:
@@ -33,3 +36,4 @@ rule train_cell:
         "exec python scripts/launch.py --system {wildcards.system:q} --cell {params.cell:q}"
         " --model-name {wildcards.model:q} --repeat {wildcards.repeat} --tokens {params.tokens:q}"
         " --record {output.record:q} --log {log:q} --time-limit-s {resources.time_limit_s}"
+        f" {SILENT}"

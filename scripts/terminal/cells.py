@@ -1,0 +1,127 @@
+"""The cells of a call as its lines on the terminal show them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from matrix.cells import unit_of
+from matrix.plan import Study, cell_folder, without_record
+
+Key = tuple[str, int]  # cell id, repeat
+
+# The number of GPUs, which comes fourth, is headed by what it counts.
+HEADS = ("cell", "framework", "model", "", "layout", "rep.", "batch", "took", "left")
+NUMBERS = (0, 3, 5, 6, 7)  # columns that end below one another
+
+
+@dataclass(frozen=True)
+class ShownCell:
+    """One repeat of a cell. folder: where its record will lie; time_limit_s: None where it is not known."""
+
+    cell_id: str
+    repeat: int
+    framework: str
+    model: str
+    num_gpus: int
+    unit: str  # what num_gpus counts, in the singular; empty where it is not known
+    layout: str
+    folder: Path
+    time_limit_s: float | None
+
+    @property
+    def key(self) -> Key:
+        return self.cell_id, self.repeat
+
+
+def cells_to_show(study: Study, results: Path) -> list[ShownCell]:
+    """Return the cells of a study that this call is to measure."""
+    return [
+        ShownCell(
+            cell_id=cell.cell_id,
+            repeat=planned.repeat,
+            framework=cell.framework,
+            model=cell.model.name,
+            num_gpus=cell.num_gpus,
+            unit=unit_of(cell.device),
+            layout=cell.layout.label(),
+            folder=cell_folder(results, study.system.name, cell) / f"repeat{planned.repeat}",
+            time_limit_s=60 * study.limit_minutes(cell),
+        )
+        for planned in without_record(study, results)
+        for cell in [planned.cell]
+    ]
+
+
+def cell_of_job(wildcards: Mapping[str, Any], log: str) -> ShownCell:
+    """Return a cell that no study of the call has announced, as far as the names of its files tell."""
+    w = wildcards
+    return ShownCell(
+        w["cell_id"], int(w["repeat"]), w["framework"], w["model"], int(w["num_gpus"]), "", "", Path(log).parent, None
+    )
+
+
+def with_short_layouts(cells: Sequence[ShownCell]) -> tuple[list[ShownCell], str]:
+    """Return the cells without what all their layouts say, and that: a line has room for what tells them apart."""
+    parts = [cell.layout.split(", ") for cell in cells]
+    shared = [part for part in (parts[0] if parts else []) if all(part in of_one for of_one in parts)]
+    if any(len(of_one) == len(shared) for of_one in parts):  # nothing would be left to show
+        shared = shared[1:]
+    short = [
+        replace(cell, layout=", ".join(part for part in of_one if part not in shared))
+        for cell, of_one in zip(cells, parts, strict=True)
+    ]
+    return short, ", ".join(shared)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The widths of the columns, so that the lines of a call stand below one another."""
+
+    widths: tuple[int, ...]
+    heads: tuple[str, ...]
+    count: int
+    gap: str = "  "
+
+    def line(self, number: str, cell: ShownCell, result: str = "", took: str = "", left: str = "") -> str:
+        """Return the line of a cell; what is not known yet is empty."""
+        return self._joined([*self._what(number, cell), result, took, left])
+
+    def head(self) -> str:
+        return self._joined(self.heads)
+
+    def number(self, number: int) -> str:
+        return f"{number}/{self.count}"
+
+    def _what(self, number: str, cell: ShownCell) -> list[str]:
+        return [number, cell.framework, cell.model, str(cell.num_gpus), cell.layout, str(cell.repeat)]
+
+    def _joined(self, texts: Sequence[str]) -> str:
+        padded = (
+            text.rjust(width) if index in NUMBERS else text.ljust(width)
+            for index, (text, width) in enumerate(zip(texts, self.widths, strict=True))
+        )
+        return self.gap.join(padded).rstrip()
+
+
+def columns_for(cells: Iterable[ShownCell], count: int, terminal_width: int | None) -> Columns:
+    """Return columns wide enough for these cells, with narrow gaps where the terminal has no room for wide ones."""
+    shown = list(cells)
+    results = ("0.1234 s", "17 s", "~6 min")
+    rows = [
+        (f"{count}/{count}", c.framework, c.model, str(c.num_gpus), c.layout, str(c.repeat), *results) for c in shown
+    ]
+    units = {"process": "processes", "GPU": "GPUs", "": "GPUs or processes"}
+    what = "/".join(dict.fromkeys(units[c.unit] for c in shown))
+    heads = tuple(head or what for head in HEADS)
+    widths = tuple(max(map(len, texts)) for texts in zip(heads, *rows, strict=True))
+    fits = terminal_width is None or sum(widths) + 2 * (len(widths) - 1) <= terminal_width
+    return Columns(widths, heads, count, "  " if fits else " ")
+
+
+def shown_path(path: Path) -> str:
+    """Return a path as one types it from the folder of the call."""
+    return os.path.relpath(path) if path.is_absolute() else path.as_posix()

@@ -100,7 +100,10 @@ def format_ratios(low: float, high: float, significant: int = 4) -> str:
 def _joined_ends(ends: Sequence[str]) -> str:
     if ends[0] == "nan":
         return EMPTY
-    return ends[0] if ends[0] == ends[1] else EMPTY.join(ends)
+    if ends[0] == ends[1]:
+        return ends[0]
+    # A dash before a minus would be read as part of it.
+    return (" to " if ends[1].startswith("−") else EMPTY).join(ends)
 
 
 def _decimals(value: float, significant: int) -> int:

@@ -35,7 +35,7 @@ SMALLEST_PT = 5.5
 WORDS = "Grüße, Ångström: α ≥ β µs x² ½ ﬁ 中文 🚀 👩‍🚀 e̶̛̹ \x1b[31m\x00 --size ``a'' \"q\" a_b & 5% $x #1 {y} ~^\\ <>|"
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def latex() -> None:
     if reason := install_latex():
         # In CI a LaTeX that cannot be had is a failure: skipped tests there would go unnoticed.
@@ -81,6 +81,7 @@ def odd_table() -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.usefixtures("latex")
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_table_fits_the_page_of_every_class(name: str, tables: Path, tmp_path: Path) -> None:
     paths = sorted(tables.glob("*.tex"))
@@ -92,6 +93,7 @@ def test_every_table_fits_the_page_of_every_class(name: str, tables: Path, tmp_p
     assert (tmp_path / "document.pdf").stat().st_size > 50_000
 
 
+@pytest.mark.usefixtures("latex")
 def test_what_runs_off_the_page_is_noticed(tmp_path: Path) -> None:
     """Otherwise the test above could not fail."""
     wide = r"\begin{table*}\begin{tabular}{l}" + "x" * 300 + r"\end{tabular}\end{table*}"
@@ -110,6 +112,7 @@ def test_tables_are_scaled_no_further_than_they_can_be_read(tables: Path) -> Non
     assert found >= 2 * len(NAMES)
 
 
+@pytest.mark.usefixtures("latex")
 def test_every_character_is_printed_or_replaced(tmp_path: Path) -> None:
     """All of those that European texts, mathematics and messages of programs have, and some of every other kind."""
     numbers = [*range(0x2C00), *range(0xF900, 0x10000, 3), *range(0x1D400, 0x1F700), 0xD800, 0x4E2D, 0x10FFFF]
@@ -135,3 +138,18 @@ def test_a_table_goes_on_with_its_headings_and_says_so() -> None:
     assert all(r"\toprule" in one and "Layout" in one for one in floats[:-1])
     assert all(f"continued ({number} of {len(floats)})" in one for number, one in enumerate(floats[1:], start=2))
     assert text.count(r"\caption{") == text.count(r"\label{tab:x}") == 1
+
+
+def test_a_machine_without_a_latex_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert (install_latex() or "").startswith("these tests need a LaTeX with pdflatex, IEEEtran.cls, acmart.cls")
+    assert (install_latex() or "").endswith("and only root may install it")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert (install_latex() or "").endswith("there is no apt-get to install it")
+    apt_get = tmp_path / "apt-get"
+    apt_get.write_text(
+        "#!/bin/sh\necho Reading lists...\necho E: Unable to locate package texlive-publishers\nexit 100\n"
+    )
+    apt_get.chmod(0o755)
+    assert (install_latex() or "").endswith("E: Unable to locate package texlive-publishers")

@@ -248,7 +248,9 @@ def assert_published_printed(rows: list[dict[str, str]], lines: list[dict[str, s
         assert other == (row["published_best_other"] if "saved" in metric else "")
         for heading, names in (("Published", "published_"), ("Ratio", "ratio_to_published_")):
             ends = [float(row[f"{names}{published}_{end}"]) for end in ("min", "max")]
-            assert [float(end.replace("−", "-")) for end in line[heading].split(EMPTY)] == pytest.approx(ends, rel=5e-4)
+            assert [float(end.replace("−", "-")) for end in re.split("–| to ", line[heading])] == pytest.approx(
+                ends, rel=5e-4
+            )
 
 
 def assert_printed(text: str, value: str, spread: str) -> None:

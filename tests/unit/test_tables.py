@@ -343,7 +343,7 @@ def test_numbers_for_readers():
     assert format_range(1.0, 1.0) == "1" and format_range(49.4, 54.78) == "49.4–54.78"
     assert format_range(22.0, 37.0) == "22–37" and format_range(float("nan"), float("nan")) == "–"
     assert format_ratios(1.0, 1.109) == "1.000–1.109" and format_ratios(0.99, 1.2) == "0.9900–1.2000"
-    assert format_ratios(-0.45, -0.27) == "−0.4500–−0.2700" and format_ratios(1.5, 1.5) == "1.500"
+    assert format_ratios(-0.45, -0.27) == "−0.4500 to −0.2700" and format_ratios(1.5, 1.5) == "1.500"
     assert format_ratios(float("nan"), float("nan")) == "–"
 
 

@@ -2,7 +2,8 @@
 
 Whoever starts processes tells them through the environment which of them they are and where the others are. A shell
 inside an MPI job, a torchrun process or a Slurm session hands that on to all that is started from it. Here are the
-families of such variables; settings of the same libraries (how to send, how to bind) are the user's and stay.
+families of such variables. Settings of the same libraries (how to send, how to bind) are no place: those of a shell are
+kept from ranks by launching/login_shell.py.
 """
 
 from __future__ import annotations

@@ -107,7 +107,9 @@ def budget(
     system = study.system
     missing = [p for p in without_record(study, results) if record_path(results, system.name, p) not in in_queue]
     memory_gib = gpu_memory_gib(system, hardware or {})
-    too_large = cells_too_large_for(memory_gib, (planned.cell for planned in study.runnable()))
+    open_points = {_point(planned.cell) for planned in missing}
+    candidates = [planned.cell for planned in study.runnable() if _point(planned.cell) in open_points]
+    too_large = cells_too_large_for(memory_gib, candidates)
     has_gpu_hours = system.slurm is not None or system.device != "cpu"
 
     def share(cells: Iterable[PlannedCell], unfit: bool) -> Share:
@@ -127,22 +129,12 @@ def budget(
         memory_gib=memory_gib if has_gpu_hours else None,
         straddling=sum(straddles_nodes(planned.cell) for planned in missing),
         sizes=tuple(Size(*size, share(cells, False), share(cells, True)) for size, cells in by_size.items()),
-        hopeless=_hopeless(study, missing, too_large),
+        hopeless=tuple(sorted(open_points - {_point(cell) for cell in candidates if cell.cell_id not in too_large})),
     )
 
 
-def _hopeless(study: Study, missing: Collection[PlannedCell], too_large: Collection[str]) -> tuple[str, ...]:
-    """Return the points of which a cell is missing and every candidate is predicted not to fit."""
-    open_points = {_point(planned.cell) for planned in missing}
-    fits: dict[str, bool] = dict.fromkeys(open_points, False)
-    for planned in study.runnable():
-        point = _point(planned.cell)
-        if point in fits and planned.cell.cell_id not in too_large:
-            fits[point] = True
-    return tuple(sorted(point for point, some_fit in fits.items() if not some_fit))
-
-
 def _point(cell: Cell) -> str:
+    """Return what the candidates of a point share."""
     where = counted(cell.num_gpus, cell.device)
     return f"{cell.framework}, {cell.model.name}, {where}, batch {cell.global_batch_size}"
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from debian import install_packages
+
 # The default place, not SLURM_CONF: Snakemake's jobstep plugin takes that variable out of a job's environment.
 ETC = Path("/etc/slurm")
 CONFIG_FILES = ("slurm.conf", "gres.conf", "cgroup.conf")
@@ -37,24 +39,10 @@ def install_slurm() -> str | None:
     if missing := missing_programs():
         if not shutil.which("apt-get"):
             return f"the Slurm sandbox needs {', '.join(missing)}, and there is no apt-get to install them"
-        # Whether the package lists could be renewed shows in the installation: old ones may do.
-        apt_get("update", "-q")
-        done = apt_get("install", "-yq", "--no-install-recommends", "slurm-wlm", "munge")
-        if done.returncode != 0 or missing_programs():
-            last = (done.stdout.strip().splitlines() or ["no output"])[-1]
-            return f"apt-get could not install Slurm for the sandbox: {last}"
+        failure = install_packages("slurm-wlm", "munge")
+        if failure or missing_programs():
+            return f"apt-get could not install Slurm for the sandbox: {failure or 'something is still missing'}"
     return None
-
-
-def apt_get(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["apt-get", "-o", "DPkg::Lock::Timeout=120", *arguments],
-        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
 
 
 def missing_programs() -> list[str]:

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from debian import install_packages
+
 # About 75 MB to download and 330 MB on disk; half a minute. acmart sets its text in Libertine, which is in
 # texlive-fonts-extra (510 MB to download): without it the class says so and takes Computer Modern, which is wider.
 PACKAGES = (
@@ -33,11 +35,9 @@ def install_latex() -> str | None:
         return f"these tests need {wanted}, and only root may install it"
     if not shutil.which("apt-get"):
         return f"these tests need {wanted}, and there is no apt-get to install it"
-    # Whether the package lists could be renewed shows in the installation: old ones may do.
-    apt_get("update", "-q")
-    done = apt_get("install", "-yq", "--no-install-recommends", *PACKAGES)
-    if done.returncode != 0 or missing_files():
-        return f"apt-get could not install {wanted}: {(done.stdout.strip().splitlines() or ['no output'])[-1]}"
+    failure = install_packages(*PACKAGES)
+    if failure or missing_files():
+        return f"apt-get could not install {wanted}: {failure or 'something is still missing'}"
     return None
 
 
@@ -45,17 +45,6 @@ def missing_files() -> list[str]:
     if not (shutil.which("pdflatex") and shutil.which("kpsewhich")):
         return ["pdflatex", *FILES]
     return [name for name in FILES if subprocess.run(["kpsewhich", name], capture_output=True).returncode]
-
-
-def apt_get(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["apt-get", "-o", "DPkg::Lock::Timeout=120", *arguments],
-        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
 
 
 def compile_latex(document: str, folder: Path, runs: int = 2) -> str:

@@ -21,6 +21,9 @@ from papers.rendering import DISPLAYS, Display, Span
 from papers.systems_comparison import systems_comparison
 from test_compare_systems import measured_on
 
+# Installing a LaTeX may be part of it.
+pytestmark = pytest.mark.timeout(900)
+
 # With what it takes for each to start; acmart's own packages need a title.
 CLASSES = {
     "article": r"\documentclass{article}",

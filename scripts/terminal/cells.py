@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from matrix.cells import unit_of
-from matrix.plan import Study, cell_folder, without_record
+from matrix.plan import Study, cell_folder, record_path, without_record
 
 Key = tuple[str, int]  # cell id, repeat
 
@@ -37,8 +37,11 @@ class ShownCell:
         return self.cell_id, self.repeat
 
 
-def cells_to_show(study: Study, results: Path) -> list[ShownCell]:
-    """Return the cells of a study that this call is to measure."""
+def cells_to_show(study: Study, results: Path, in_queue: Collection[Path] = ()) -> list[ShownCell]:
+    """Return the cells of a study that this call is to measure.
+
+    in_queue: the records that jobs of an earlier call will write.
+    """
     return [
         ShownCell(
             cell_id=cell.cell_id,
@@ -52,6 +55,7 @@ def cells_to_show(study: Study, results: Path) -> list[ShownCell]:
             time_limit_s=60 * study.limit_minutes(cell),
         )
         for planned in without_record(study, results)
+        if record_path(results, study.system.name, planned) not in in_queue
         for cell in [planned.cell]
     ]
 

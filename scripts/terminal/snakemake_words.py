@@ -14,6 +14,7 @@ OURS = SimpleNamespace(needed="is_needed", cells="cells_to_show", cell="key_of_c
 GIVEN = (
     "Building DAG of jobs", "Using shell: ", "Provided ", "Rules claiming more threads", "Conda environments: ignored",
     "Singularity containers: ignored", "Group jobs: inactive", "Determining filesystem type", "Processed ",
+    "SLURM run ID: ",
 )  # fmt: skip
 # Of a real run, once its jobs have begun: all else at this level is about single jobs, or about the end of the run.
 NEEDED = ("Terminating processes", "Shutting down", "Will exit after finishing", "Trying to restart job")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import json
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from factories import make_cell, make_record
+from factories import make_cell, make_record, measured_study
 from launching.results import Failure, write_failure
-from terminal.cells import ShownCell, columns_for, with_short_layouts
+from matrix.plan import record_path
+from terminal.cells import ShownCell, cells_to_show, columns_for, with_short_layouts
 from terminal.endings import batch_of, ending_with_record, ending_without_record, is_running
 from terminal.progress import Progress
 from terminal.screen import CLEAR, Screen
@@ -109,6 +111,18 @@ def test_columns_stand_below_one_another_and_fit_a_narrow_terminal() -> None:
         lines = [columns.line(columns.number(24), cell, "0.4048 s", "17 s", "~6 min") for cell in cells]
         assert len({line.index("0.4048 s") for line in lines}) == 1
         assert max(map(len, [columns.head(), *lines])) <= longest
+
+
+def test_a_cell_whose_job_is_in_the_queue_is_not_this_calls(tmp_path: Path) -> None:
+    planned, _ = measured_study({("a", 1): [1.0, 1.0], ("b", 1): 1.0})
+    study = replace(planned, time_limit_minutes={"tiny": 30.0})
+    queued = record_path(tmp_path, "local", study.planned[0])
+    assert len(cells_to_show(study, tmp_path)) == 3
+    left = cells_to_show(study, tmp_path, {queued})
+    assert [(cell.framework, cell.repeat, cell.num_gpus, cell.unit) for cell in left] == [
+        ("a", 2, 1, "process"),
+        ("b", 1, 1, "process"),
+    ]
 
 
 def test_what_all_layouts_share_is_said_once() -> None:

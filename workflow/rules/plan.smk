@@ -83,7 +83,7 @@ def tell_plan(study):
         for line in explained(list, missing_lines(study, RESULTS, hardware)):
             logger.info(line)
     else:
-        cells = cells_to_show(study, RESULTS)
+        cells = cells_to_show(study, RESULTS, jobs_in_queue)
         logger.info(f"{study.name} on {study.system.name}: {len(cells)} cells to measure", extra={OURS.cells: cells})
 
 

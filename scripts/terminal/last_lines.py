@@ -43,7 +43,7 @@ def where_line(study: Study, folder: Path) -> str:
     first = [f"tables/{study.tables[0]}.md"] if study.tables else []
     first += [f"figures/{study.figures[0]}.png"] if study.figures else []
     there = [path for path in first if (folder / path).is_file()]
-    return f"tables and figures are in {shown_path(folder)}" + (f": open {' and '.join(there)}" if there else "")
+    return f"open {' and '.join(there)} in {shown_path(folder)}" if there else f"results are in {shown_path(folder)}"
 
 
 def fastest_lines(data: StudyData) -> list[str]:

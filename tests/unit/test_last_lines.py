@@ -97,4 +97,5 @@ def test_the_table_to_open_is_named_where_it_is_there(tmp_path: Path, made: bool
         (folder / "tables/weak_scaling.md").touch()
     first, _, last = last_lines(study, tmp_path)
     assert first == "demo on local: 2 cells: 2 ok"
-    assert last.endswith("local/demo: open tables/weak_scaling.md" if made else "local/demo")
+    assert last.startswith("open tables/weak_scaling.md in " if made else "results are in ")
+    assert last.endswith("local/demo")

@@ -82,7 +82,7 @@ def test_the_last_lines_say_what_is_measured_and_where(failed_run: tuple[Project
         r"that is noise \(faulty not compared\)$",
         lines[begin + 1],
     )
-    assert lines[begin + 2] == "tables and figures are in results/local/tiny: open tables/strong_scaling.md"
+    assert lines[begin + 2] == "open tables/strong_scaling.md in results/local/tiny"
     assert "1 of 3 cells are missing" in lines[begin + 3]
 
 

@@ -69,16 +69,26 @@ def cell_of_job(wildcards: Mapping[str, Any], log: str) -> ShownCell:
 
 
 def with_short_layouts(cells: Sequence[ShownCell]) -> tuple[list[ShownCell], str]:
-    """Return the cells without what all their layouts say, and that: a line has room for what tells them apart."""
-    parts = [cell.layout.split(", ") for cell in cells]
-    shared = [part for part in (parts[0] if parts else []) if all(part in of_one for of_one in parts)]
-    if any(len(of_one) == len(shared) for of_one in parts):  # nothing would be left to show
-        shared = shared[1:]
-    short = [
-        replace(cell, layout=", ".join(part for part in of_one if part not in shared))
-        for cell, of_one in zip(cells, parts, strict=True)
-    ]
+    """Return the cells without what their layouts say of all of them, or of all of a framework: a line has room for
+    what tells them apart. Degrees stay. The text is what all layouts of all frameworks share.
+    """
+    shared = _shared_options(cells)
+    of_framework = {
+        name: set(_shared_options([cell for cell in cells if cell.framework == name]))
+        for name in {cell.framework for cell in cells}
+    }
+    short = []
+    for cell in cells:
+        degrees, *options = cell.layout.split(", ")
+        kept = [option for option in options if option not in of_framework[cell.framework]]
+        short.append(replace(cell, layout=", ".join([degrees, *kept])))
     return short, ", ".join(shared)
+
+
+def _shared_options(cells: Sequence[ShownCell]) -> list[str]:
+    """Return what all these layouts say after their degrees, in its order."""
+    options = [cell.layout.split(", ")[1:] for cell in cells]
+    return [option for option in (options[0] if options else []) if all(option in one for one in options)]
 
 
 @dataclass(frozen=True)

@@ -126,12 +126,18 @@ def test_a_cell_whose_job_is_in_the_queue_is_not_this_calls(tmp_path: Path) -> N
 
 
 def test_what_all_layouts_share_is_said_once() -> None:
-    cells = [shown(layout="data 2, micro-batch 2"), shown(layout="tensor 2, micro-batch 2")]
+    cells = [shown("a", layout="data 2, micro-batch 2"), shown("b", layout="tensor 2, micro-batch 2, schedule 1f1b")]
     short, shared = with_short_layouts(cells)
     assert ([cell.layout for cell in short], shared) == (["data 2", "tensor 2"], "micro-batch 2")
-    alike, shared = with_short_layouts([cells[0], cells[0]])
-    assert ([cell.layout for cell in alike], shared) == (["data 2", "data 2"], "micro-batch 2")
+    assert with_short_layouts([shown(layout="data 2")]) == ([shown(layout="data 2")], "")
     assert with_short_layouts([]) == ([], "")
+
+
+def test_what_tells_two_layouts_of_a_framework_apart_stays() -> None:
+    layouts = ("data 2, micro-batch 2, zero_stage 1", "data 2, micro-batch 4, zero_stage 1")
+    short, shared = with_short_layouts([shown(layout=layout) for layout in layouts])
+    assert [cell.layout for cell in short] == ["data 2, micro-batch 2", "data 2, micro-batch 4"]
+    assert shared == "zero_stage 1"
 
 
 def test_a_cell_that_no_study_has_announced_has_a_line_too(progress: Progress, tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from matrix.cells import unit_of
+from matrix.cells import Cell, unit_of
 from matrix.plan import Study, cell_folder, record_path, without_record
 
 Key = tuple[str, int]  # cell id, repeat
@@ -40,8 +41,12 @@ class ShownCell:
 def cells_to_show(study: Study, results: Path, in_queue: Collection[Path] = ()) -> list[ShownCell]:
     """Return the cells of a study that this call is to measure.
 
-    in_queue: the records that jobs of an earlier call will write.
+    in_queue: the records that jobs of an earlier call will write. The layout has the batch where cells differ in it
+    alone.
     """
+    batches: dict[tuple[str, str, int, str], set[int]] = defaultdict(set)
+    for planned in study.runnable():
+        batches[_without_batch(planned.cell)].add(planned.cell.global_batch_size)
     return [
         ShownCell(
             cell_id=cell.cell_id,
@@ -50,7 +55,8 @@ def cells_to_show(study: Study, results: Path, in_queue: Collection[Path] = ()) 
             model=cell.model.name,
             num_gpus=cell.num_gpus,
             unit=unit_of(cell.device),
-            layout=cell.layout.label(),
+            layout=cell.layout.label()
+            + (f", batch {cell.global_batch_size}" if len(batches[_without_batch(cell)]) > 1 else ""),
             folder=cell_folder(results, study.system.name, cell) / f"repeat{planned.repeat}",
             time_limit_s=60 * study.limit_minutes(cell),
         )
@@ -58,6 +64,10 @@ def cells_to_show(study: Study, results: Path, in_queue: Collection[Path] = ()) 
         if record_path(results, study.system.name, planned) not in in_queue
         for cell in [planned.cell]
     ]
+
+
+def _without_batch(cell: Cell) -> tuple[str, str, int, str]:
+    return cell.framework, cell.model.name, cell.num_gpus, cell.layout.label()
 
 
 def cell_of_job(wildcards: Mapping[str, Any], log: str) -> ShownCell:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -179,8 +180,9 @@ def test_on_a_full_disk_every_cell_is_told_with_its_reason(cluster: Cluster, sma
     assert call.wait(120) != 0
     told = (root / "output.txt").read_text()
     for size in (2, 4):
-        (line,) = [line for line in told.splitlines() if f"missing: waiting, tiny, 1 process, batch {size}, " in line]
-        assert "disk_full: rank 0: " in line and "No space left on device" in line
+        assert re.search(
+            rf"^ *\d/2 +waiting .* batch {size} .*no result\n +disk_full: rank 0: .*No space left", told, re.M
+        )
     assert "tables of the finished cells could not be written: " in told
     status = cluster.status("tiny")
     assert status.returncode == 0, status.output

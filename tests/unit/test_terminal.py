@@ -15,6 +15,7 @@ import pytest
 from factories import make_cell, make_record, measured_study
 from launching.results import Failure, write_failure
 from matrix.plan import record_path
+from studies import expand, study_config
 from terminal.cells import ShownCell, cells_to_show, columns_for, with_short_layouts
 from terminal.endings import batch_of, ending_with_record, ending_without_record, is_running
 from terminal.progress import Progress
@@ -188,6 +189,19 @@ def test_what_is_made_of_the_cells_is_told_in_one_line(progress: Progress, clock
 
 
 # -- records and reasons -----------------------------------------------------------------------------------------------
+
+
+def test_cells_that_differ_in_their_batch_alone_can_be_told_apart(tmp_path: Path) -> None:
+    points = [{"model": "small", "num_gpus": 2, "global_batch_size": size} for size in (2, 4)]
+    both = {"main": {"scaling": "none", "points": points}}
+    study = expand(study_config(frameworks={"torch_ddp": None}, comparisons=both))
+    assert [cell.layout for cell in cells_to_show(study, tmp_path)] == [
+        "data 2, micro-batch 1, batch 2",
+        "data 2, micro-batch 1, batch 4",
+    ]
+    one = {"main": {"scaling": "none", "points": points[:1]}}
+    study = expand(study_config(frameworks={"torch_ddp": None}, comparisons=one))
+    assert [cell.layout for cell in cells_to_show(study, tmp_path)] == ["data 2, micro-batch 1"]
 
 
 def test_the_batch_time_is_the_mean_of_the_ten_timed_batches(tmp_path: Path) -> None:

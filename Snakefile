@@ -76,6 +76,7 @@ onstart:
     check_start()
     tell_shell_settings()
     tell_jobs_what_is_asked()
+    keep_system_file()
 
 
 onsuccess:

@@ -1,16 +1,20 @@
 """Many tiny cells through a real Slurm: jobs a minute, what a cell costs beyond its own run, and nothing twice.
 
-    python benchmarks/slurm.py [--cells 200]        # as root, where Debian's Slurm is or may be installed
+    python benchmarks/slurm.py                             # as root, where Debian's Slurm is or may be installed
+    python benchmarks/slurm.py --cells 200 --without-bare
 
-Starts the tests' sandbox (tests/slurm/sandbox.py), runs `snakemake --profile slurm` in a copy of the project and prints
-a Markdown table. The cells' framework is a test double of NumPy alone, so that what is left is Slurm, Snakemake and the
-launcher. Ends with an error when a record is lost, a cell was submitted twice or ran twice.
+Starts the tests' sandbox (tests/slurm/sandbox.py), runs `snakemake --profile slurm` as it is shipped in a copy of the
+project, then gives the same lines of the launcher to sbatch, and prints a Markdown table. The cells' framework is a
+test double of NumPy alone, so that what is left is Slurm, Snakemake and the launcher. Ends with an error when a record
+is lost, a cell was submitted twice or ran twice.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -20,6 +24,7 @@ import time
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "slurm"), str(ROOT / "tests" / "workflow"), str(ROOT / "scripts")]
@@ -30,22 +35,26 @@ from cluster import Cluster, make_cluster  # noqa: E402
 from machine import install_slurm  # noqa: E402
 from sandbox import Sandbox  # noqa: E402
 
+BARE_PATIENCE_S = 1800
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", type=int, default=200)
+    parser.add_argument("--cells", type=int, default=32)
+    parser.add_argument("--without-bare", action="store_true", help="leave out the same lines given to sbatch")
     arguments = parser.parse_args()
     if reason := install_slurm():
         raise SystemExit(reason)
     with tempfile.TemporaryDirectory(prefix="scaling-eval-slurm-") as folder:
         sandbox = Sandbox.start(Path(folder) / "slurm")
         try:
-            measure(make_cluster(Path(folder) / "project", sandbox), arguments.cells)
+            cluster = make_cluster(Path(folder) / "project", sandbox)
+            measure(cluster, arguments.cells, bare=not arguments.without_bare)
         finally:
             sandbox.stop()
 
 
-def measure(cluster: Cluster, cells: int) -> None:
+def measure(cluster: Cluster, cells: int, bare: bool = True) -> None:
     root = cluster.project.root
     slurm = {"partition": "gpu", "gpu_type": "h100", "exclusive": False, "memory_per_gpu_gib": 0.8}
     cluster.write_system(slurm=slurm)
@@ -65,7 +74,10 @@ def measure(cluster: Cluster, cells: int) -> None:
     watch = JobWatch()
     began = time.monotonic()
     done = subprocess.run(
-        [*cluster.command("tiny"), "--quiet", "rules", "--jobs", str(cells)], cwd=root, capture_output=True, text=True
+        [*cluster.shipped_command("tiny"), "--quiet", "rules", "--jobs", str(cells)],
+        cwd=root,
+        capture_output=True,
+        text=True,
     )
     total_s = time.monotonic() - began
     elapsed_s = watch.finish()
@@ -94,9 +106,43 @@ def measure(cluster: Cluster, cells: int) -> None:
     print("|---|---|")
     print(f"| {cells} cells, submitted, run and tabulated | {total_s:.0f} s |")
     print(f"| jobs a minute | {60 * cells / total_s:.0f} |")
+    if bare:
+        bare_s = time_of_bare_jobs(root, records)
+        print(f"| the same lines of the launcher given to sbatch | {bare_s:.0f} s |")
+        print(f"| `snakemake --profile slurm` over that | {total_s / bare_s:.1f} |")
     median_s, ninetieth_s = statistics.median(beyond_s), statistics.quantiles(beyond_s, n=10, method="inclusive")[-1]
     print(f"| a cell's job beyond its processes (median; 90th percentile) | {median_s:.1f} s; {ninetieth_s:.1f} s |")
     print("| lost, submitted twice, run twice | 0, 0, 0 |")
+
+
+def time_of_bare_jobs(root: Path, records: list[dict[str, Any]]) -> float:
+    """Launch the records' cells once more, kept elsewhere; seconds from the first sbatch to the last job's end."""
+    options = ["--partition=gpu", "--gres=gpu:h100:1", "--ntasks-per-node=1", "--mem=820", "--time=40"]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    (root / "results" / "bare-logs").mkdir()
+    jobs, wanted = [], []
+    began = time.monotonic()
+    for record in records:
+        words = [word.replace("results/cluster/cells/", "results/bare/cells/") for word in record["command"]]
+        wanted.append(root / words[words.index("--record") + 1])
+        script = f"#!/bin/sh\nexec python scripts/{shlex.join(words)}\n"
+        command = ["sbatch", "--parsable", *options, "--output=results/bare-logs/%j.log"]
+        done = subprocess.run(
+            command, input=script, cwd=root, env=environment, check=True, text=True, capture_output=True
+        )
+        jobs.append(done.stdout.strip())
+    while left := left_in_queue(jobs):
+        if time.monotonic() - began > BARE_PATIENCE_S:
+            raise SystemExit(f"bare jobs do not end: {left}")
+        time.sleep(0.2)
+    bare_s = time.monotonic() - began
+    assert all(path.exists() for path in wanted), "a bare job left no record"
+    return plausible("the time of the bare jobs", bare_s, above=0)
+
+
+def left_in_queue(jobs: list[str]) -> str:
+    command = ["squeue", "--noheader", "--format=%i %T", f"--jobs={','.join(jobs)}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 class JobWatch:

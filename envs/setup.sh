@@ -63,7 +63,8 @@ install_environment() {
     local name=$1 stamp wanted
     shift
     stamp=.venv/installed-$name
-    wanted=$(cat "$@" | cksum)
+    # The plugins are installed with them, and change without a new version.
+    wanted=$(cat "$@" plugins/pyproject.toml plugins/*/*.py | cksum)
     if is_installed "$stamp" "$wanted"; then
         return
     fi

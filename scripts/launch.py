@@ -48,6 +48,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--system", required=True, help="name of the file in config/systems/")
+    parser.add_argument("--system-file", type=Path, help="that file as it was when the cell was submitted")
     parser.add_argument("--cell", required=True, help="the cell's identity as JSON (cell.schema.yaml)")
     parser.add_argument("--model-name", required=True, help="label of the model's shape")
     parser.add_argument("--repeat", type=int, required=True, help="which repeat, from 1")
@@ -84,7 +85,7 @@ def launch_cell(args: argparse.Namespace, stop: StopRequest) -> int:
     cell_id = identity_hash(identity)
     check_config({"cell_id": cell_id, "model_name": args.model_name, "identity": identity}, "cell", ROOT, "--cell")
     cell = cell_from_identity(identity, args.model_name)
-    system = load_system(args.system, ROOT)
+    system = load_system(args.system, ROOT, args.system_file)
     check_place(cell, system)
     tokens = verified_tokens(args.tokens)
     check_corpus(tokens, cell.corpus, args.tokens)

@@ -59,7 +59,8 @@ def misspelt_studies(words: Iterable[str], names: Sequence[str]) -> list[str]:
     ]
 
 
-def load_system(name: str, root: Path) -> System:
+def load_system(name: str, root: Path, kept: Path | None = None) -> System:
+    """Return a system as its file describes it, or as `kept` does, the file as it was when a job was submitted."""
     if not NAME.fullmatch(name):
         raise ConfigError(f"system {name!r}: {NAME_RULE}")
     if name in NO_SYSTEM:
@@ -71,7 +72,7 @@ def load_system(name: str, root: Path) -> System:
             f"login node, python scripts/describe_cluster.py drafts it from what Slurm says; or copy the nearest of "
             f"{', '.join(_examples(root))} in config/systems/ and edit it (docs/cluster.md has the steps)"
         )
-    config = read_config(path, "system", root)
+    config = read_config(kept or path, "system", root)
     environments = sorted(file.stem for file in (root / "envs").glob("*.txt"))
     for environment in config["environments"]:
         if environment not in environments:

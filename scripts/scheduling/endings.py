@@ -11,7 +11,16 @@ from launching.results import Failure, kept_failure, log_tail, now, read_failure
 from matrix.plan import Study, record_path, without_record
 from matrix.systems import System
 from scheduling.asking import QueueError, ask_slurm
-from scheduling.queue import Queue, SlurmJob, current_job_id, find_job, find_jobs, jobs_of_cells
+from scheduling.queue import (
+    Queue,
+    SlurmJob,
+    current_job_id,
+    ended_without_word,
+    find_job,
+    find_jobs,
+    jobs_of_cells,
+    slurm_log,
+)
 
 # Ends of which Slurm knows more than the launcher, which only sees a signal, or sees nothing at all.
 SLURM_KNOWS = ("interrupted", "killed", "time_limit", "node_failure", "cancelled", "preempted", "out_of_memory")
@@ -84,7 +93,8 @@ def ask_slurm_for_reasons(
     asked where Slurm did not answer for the queue.
     """
     missing = without_record(study, results)
-    folders = {planned.key: record_path(results, study.system.name, planned).parent for planned in missing}
+    cells = {planned.key: planned for planned in missing}
+    folders = {key: record_path(results, study.system.name, planned).parent for key, planned in cells.items()}
     accounts = {key: Account(failures.get(key) or read_failure(folder)) for key, folder in folders.items()}
     if study.system.slurm is None or queue.silence:
         return accounts
@@ -97,7 +107,8 @@ def ask_slurm_for_reasons(
     }
     known = find_jobs(list(unlisted)) if unlisted else {}
     jobs |= {unlisted[job_id]: job for job_id, job in known.items()}
-    completed = {key: _completed(folders[key], accounts[key].failure, job) for key, job in jobs.items()}
+    logs = {key: slurm_log(results, study.system.name, cells[key], job.job_id) for key, job in jobs.items()}
+    completed = {key: _completed(folders[key], accounts[key].failure, job, logs[key]) for key, job in jobs.items()}
     return accounts | {key: Account(completed[key], job) for key, job in jobs.items()}
 
 
@@ -108,17 +119,22 @@ def _slurm_may_know_more(failure: Failure) -> bool:
     return failure.kind in SLURM_KNOWS and (failure.scheduler is None or "COMPLETING" in failure.scheduler)
 
 
-def _completed(folder: Path, failure: Failure | None, job: SlurmJob) -> Failure | None:
-    """Return the account of one cell's repeat, completed and kept where Slurm says more of its latest job."""
+def _completed(folder: Path, failure: Failure | None, job: SlurmJob, log: Path) -> Failure | None:
+    """Return the account of one cell's repeat, completed and kept where Slurm says more of its latest job.
+
+    log: what Slurm itself kept of what that job printed.
+    """
     if job.kind is None:
         return failure
     if failure and failure.job_id != job.job_id and job.is_older_than(failure.at):
         return failure  # it is of a later try than the job
     if failure is None or failure.job_id != job.job_id:
         # The job ended before its launcher could write anything.
-        reason = "it ended before its launcher could say anything"
-        return kept_failure(folder, Failure(job.kind, reason, None, (), now(), job.nodes, job.job_id, job.words()))
+        lines = log_tail(log)
+        reason = ended_without_word(lines)
+        return kept_failure(folder, Failure(job.kind, reason, None, lines, now(), job.nodes, job.job_id, job.words()))
     completed = with_slurms_account(failure, job)
     if completed == failure:
         return failure
-    return kept_failure(folder, replace(completed, last_lines=failure.last_lines or log_tail(folder / "log.txt")))
+    lines = failure.last_lines or log_tail(folder / "log.txt") or log_tail(log)
+    return kept_failure(folder, replace(completed, last_lines=lines))

@@ -14,6 +14,7 @@ from launching.interpreter import interpreter_file
 from launching.placement import host_name
 from launching.results import Failure, kept_failure, log_tail, now, read_failure
 from matrix.plan import Study, record_path, without_record
+from scheduling.queue import ended_without_word, slurm_log
 
 # One error as Snakemake writes it: `Error in rule x:`, then indented lines `key: value`; a message may go on without
 # being indented. It ends where the time of the next event stands.
@@ -26,7 +27,10 @@ ADDED_WORDS = "For further error details see the cluster/cloud log and the log f
 REFUSED = (
     re.compile(r"SLURM sbatch failed\. The error message was '(?P<words>.*)'\."),
     re.compile(r"Job submission failed with exception: (?P<words>.*)"),
+    re.compile(r"Slurm can never start the job: (?P<words>.*)"),
 )
+# What our executor says of a job of which nobody knows how it ended.
+FORGOTTEN = re.compile(r"Slurm job (?P<job>\d+): it has ended, Slurm has forgotten how, .*")
 LAST_WORDS_LIMIT = 500
 
 
@@ -44,6 +48,12 @@ class StepError:
         """Return the scheduler's words where the job was never submitted, else an empty text."""
         found = (pattern.fullmatch(self.message) for pattern in REFUSED)
         return next((match["words"].strip() for match in found if match), "")
+
+    @property
+    def forgotten_job(self) -> str:
+        """Return the id of a job that Slurm has forgotten and that left no result, else an empty text."""
+        found = FORGOTTEN.fullmatch(self.message)
+        return found["job"] if found else ""
 
 
 def step_errors(log: str) -> list[StepError]:
@@ -63,17 +73,20 @@ def note_failed_steps(study: Study, logs: Iterable[Path], root: Path) -> dict[tu
     for planned in without_record(study, results):
         folder = record_path(results, study.system.name, planned).parent
         former = read_failure(folder)
-        if planned.key in reasons and not (former and former.is_running):
-            kind, reason, lines = reasons[planned.key]
-            noted[planned.key] = kept_failure(folder, Failure(kind, reason, None, lines, now(), host_name(), None))
+        failure = reasons.get(planned.key)
+        if failure is None or (former and (former.is_running or (failure.job_id and former.job_id == failure.job_id))):
+            continue
+        noted[planned.key] = kept_failure(folder, failure)
     return noted
 
 
-Reasons = Mapping[tuple[str, int], tuple[str, str, tuple[str, ...]]]
+Reasons = Mapping[tuple[str, int], Failure]
 
 
 def cell_reasons(study: Study, errors: Iterable[StepError], root: Path) -> Reasons:
-    """Return (kind, reason, last lines) of the study's cells that never came to run, by the cells' keys."""
+    """Return why cells of the study have no record, by the cells' keys: those that never came to run, and those of
+    whose end Slurm knows nothing.
+    """
     by_output = {output: error for error in errors for output in error.outputs}
     tokens = Path(f"results/tokens/{study.corpus.key}/train.json")
     reasons = {}
@@ -83,15 +96,23 @@ def cell_reasons(study: Study, errors: Iterable[StepError], root: Path) -> Reaso
         note = interpreter_file(environment, study.system.environment_source(environment))
         own = by_output.get(record_path(Path("results"), study.system.name, planned))
         if own and own.refusal:
-            reasons[planned.key] = ("refused", f"Slurm refused the job: {own.refusal}", ())
+            reasons[planned.key] = _failure("refused", f"Slurm refused the job: {own.refusal}")
+        elif own and own.forgotten_job:
+            lines = log_tail(slurm_log(root / "results", study.system.name, planned, own.forgotten_job))
+            reason = ended_without_word(lines)
+            reasons[planned.key] = _failure("interrupted", reason, lines, own.forgotten_job)
         elif tokens in by_output:
             words, lines = _last_words(by_output[tokens], root)
-            reasons[planned.key] = ("corpus_failed", f"the corpus could not be tokenized: {words}", lines)
+            reasons[planned.key] = _failure("corpus_failed", f"the corpus could not be tokenized: {words}", lines)
         elif note and Path(note) in by_output:
             words, lines = _last_words(by_output[Path(note)], root)
             reason = f"the environment {environment} of {framework} could not be made: {words}"
-            reasons[planned.key] = ("environment_failed", reason, lines)
+            reasons[planned.key] = _failure("environment_failed", reason, lines)
     return reasons
+
+
+def _failure(kind: str, reason: str, lines: tuple[str, ...] = (), job_id: str | None = None) -> Failure:
+    return Failure(kind, reason, None, lines, now(), host_name(), job_id)
 
 
 def _last_words(error: StepError, root: Path) -> tuple[str, tuple[str, ...]]:

@@ -104,6 +104,11 @@ def own_jobs() -> list[SlurmJob]:
     return _jobs(["squeue", "--user", this_user(), "--states=all", "--noheader", f"--format={FIELDS}"])
 
 
+def jobs_named(name: str) -> list[SlurmJob]:
+    """Return the jobs of this name that the controller knows, ended ones too. Raises QueueError."""
+    return _jobs(["squeue", "--name", name, "--states=all", "--noheader", f"--format={FIELDS}"])
+
+
 def find_job(job_id: str) -> SlurmJob | None:
     """Return what the controller, or else the accounting, knows of a job; None where neither does or can be asked."""
     return find_jobs([job_id]).get(job_id)
@@ -136,9 +141,18 @@ def current_job_id() -> str | None:
 
 def job_comment(system: str, planned: PlannedCell) -> str:
     """Return what Snakemake's Slurm plugin notes on the job of a cell: the rule and its wildcards, in their order."""
-    cell = planned.cell
-    values = (system, cell.framework, cell.model.name, cell.num_gpus, cell.cell_id, planned.repeat)
-    return f"rule_train_cell_wildcards_{'_'.join(map(str, values))}"
+    return f"rule_train_cell_wildcards_{_wildcards(system, planned)}"
+
+
+def slurm_log(results: Path, system: str, planned: PlannedCell, job_id: str) -> Path:
+    """Return where the profile has Slurm write what a cell's job prints."""
+    return results / "slurm-logs" / "rule_train_cell" / _wildcards(system, planned) / f"{job_id}.log"
+
+
+def ended_without_word(lines: Sequence[str]) -> str:
+    """Return the reason for a job whose launcher said nothing: the end of Slurm's log, `lines`."""
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return "it ended before its launcher could say anything" + (f"; Slurm's log ends with: {said}" if said else "")
 
 
 def jobs_of_cells(
@@ -151,6 +165,11 @@ def jobs_of_cells(
             latest[job.comment] = job
     comments = {planned.key: job_comment(system, planned) for planned in cells}
     return {key: latest[comment] for key, comment in comments.items() if comment in latest}
+
+
+def _wildcards(system: str, planned: PlannedCell) -> str:
+    cell = planned.cell
+    return "_".join(map(str, (system, cell.framework, cell.model.name, cell.num_gpus, cell.cell_id, planned.repeat)))
 
 
 def _jobs(command: list[str]) -> list[SlurmJob]:

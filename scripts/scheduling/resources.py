@@ -62,14 +62,11 @@ def _quoted(option: str) -> str:
 
 
 def unsafe_folder(folder: Path) -> str:
-    """Return why jobs cannot be submitted from a folder, or nothing.
-
-    The Slurm plugin puts a job's command, with paths in it, in double quotes, where a shell acts on these characters.
-    """
-    found = sorted(set(str(folder)) & set('$`"\\\n'))
+    """Return why jobs cannot be submitted from a folder, or nothing: Slurm acts on these signs in the path of a log."""
+    found = sorted(set(str(folder)) & set("%\\\n"))
     if not found:
         return ""
-    return f"the folder {str(folder)!r} has {' '.join(found)} in its path, which a shell would act on; rename it"
+    return f"the folder {str(folder)!r} has {' '.join(found)} in its path, which Slurm would act on; rename it"
 
 
 def gpus_on_node(cell: Cell) -> int:

@@ -31,7 +31,7 @@ SYSTEM = {
 # A framework that computes nothing; the doubles of test_events.py are built on it.
 NOTHING = ROOT / "tests" / "data" / "nothing.py"
 # What every site may change in profiles/slurm: how often Slurm is asked.
-QUICK = ("--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "10")
+QUICK = ("--slurm-cells-init-seconds-before-status-checks", "1", "--latency-wait", "10")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,10 @@ class Cluster:
     sandbox: Sandbox
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "snakemake", "--profile", "slurm", *QUICK, *arguments]
+        return self.shipped_command(*QUICK, *arguments)
+
+    def shipped_command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "snakemake", "--profile", "slurm", *arguments]
 
     def snakemake(self, *arguments: str, timeout: float = 280) -> Run:
         return self.project.finish(self.command(*arguments), timeout)

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster import Cluster, make_cluster
+from events import DOUBLES, SHARED
+from project import ended_afterwards
 from sandbox import Sandbox, install_slurm
 
 HERE = Path(__file__).parent
@@ -40,6 +43,17 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     sandbox: Sandbox = request.getfixturevalue("sandbox")
     yield
+    sandbox.heal_controller()
     left = sandbox.cancel_jobs()
     sandbox.heal()
     assert not left, f"jobs that the test left in Slurm: {left}"
+
+
+@pytest.fixture
+def cluster(sandbox: Sandbox, tmp_path: Path) -> Iterator[Cluster]:
+    cluster = make_cluster(tmp_path / "project", sandbox)
+    cluster.write_system(slurm=SHARED)
+    for name, text in DOUBLES.items():
+        (cluster.project.root / f"scripts/frameworks/{name}.py").write_text(text)
+    with ended_afterwards(cluster.project):
+        yield cluster

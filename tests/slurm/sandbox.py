@@ -185,6 +185,44 @@ class Sandbox:
         """Kill it and all that it runs, as when a node loses its power."""
         end([*self._processes("slurmd", "slurmstepd", node=node), *self._job_processes(node)])
 
+    def stop_controller(self) -> None:
+        """As when it fails and no other takes over: running jobs go on."""
+        end(self._processes("slurmctld"), patience_s=10)
+
+    def start_controller(self, **settings: str | int) -> None:
+        """Start it again, with other values of these keys of slurm.conf."""
+        lines = self._shipped_config().splitlines(keepends=True)
+        kept = [line for line in lines if line.partition("=")[0] not in settings]
+        changed = [f"{key}={value}\n" for key, value in settings.items()]
+        (self.folder / "etc" / "slurm.conf").write_text("".join([*changed, *kept]))
+        self._daemon("slurmctld")
+        self.wait_for(self.answers, 30, "an answer of slurmctld")
+
+    def answers(self) -> bool:
+        with contextlib.suppress(SandboxError, subprocess.SubprocessError):
+            return bool(self.slurm("sinfo", "-h"))
+        return False
+
+    def set_partition(self, partition: str, **values: str | int) -> None:
+        """As `scontrol update` does: State=INACTIVE, MaxTime=1."""
+        words = [f"{key}={value}" for key, value in values.items()]
+        self.slurm("scontrol", "update", f"PartitionName={partition}", *words)
+
+    def pause_controller(self) -> None:
+        """It answers no more, and takes later what is asked of it meanwhile."""
+        for controller in self._processes("slurmctld"):
+            controller.suspend()
+
+    def heal_controller(self) -> None:
+        """Have it at work as it was started first, with its partition open."""
+        for controller in self._processes("slurmctld"):
+            controller.resume()
+        is_shipped = (self.folder / "etc" / "slurm.conf").read_text() == self._shipped_config()
+        if not is_shipped or not self._processes("slurmctld"):
+            self.stop_controller()
+            self.start_controller()
+        self.set_partition("gpu", State="UP", MaxTime="INFINITE")
+
     def heal(self) -> None:
         """All nodes idle again, whatever was done to them."""
         if not self._processes("slurmctld"):
@@ -222,7 +260,11 @@ class Sandbox:
         for name in CONFIG_FILES:
             template = Template((TEMPLATES / name).read_text())
             (self.folder / "etc" / name).write_text(template.substitute(values))
+        shutil.copy(self.folder / "etc" / "slurm.conf", self.folder / "slurm.conf.shipped")
         self._save()
+
+    def _shipped_config(self) -> str:
+        return (self.folder / "slurm.conf.shipped").read_text()
 
     def _save(self) -> None:
         (self.folder / STATE).write_text(json.dumps({**asdict(self), "folder": str(self.folder)}))

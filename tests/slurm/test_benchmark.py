@@ -23,6 +23,16 @@ def benchmark() -> ModuleType:
     return module
 
 
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_of_two_hundred_cells_none_is_lost_or_run_twice(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The benchmark itself looks, and ends with an error otherwise."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    benchmark().measure(make_cluster(tmp_path / "project", sandbox), cells=200, bare=False)
+
+
 @pytest.mark.timeout(400)
 def test_two_cells_are_timed(
     sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -1,136 +1,32 @@
 """Everything that ends a job on a cluster, produced for real: what is shown, what is left, what the next call runs.
 
-The adaptors that wait, hoard memory or hang are test doubles, written into the test's own copy of the project.
+The adaptors that wait, hoard memory or hang are test doubles (events.py).
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from cluster import SYSTEM, Cluster, make_cluster
-from project import ended_afterwards, wait_until
-from sandbox import Job, Sandbox
+from cluster import Cluster
+from events import (
+    SHARED,
+    assert_nothing_left,
+    comparison,
+    end_with_ctrl_c,
+    failure,
+    has_ended,
+    job_of,
+    open_the_gate,
+    output,
+    start,
+)
 
 # Slurm gives a job a minute at least, takes half of one to miss a node, and Snakemake asks every few seconds.
 pytestmark = pytest.mark.timeout(600)
-
-# Waits in front of the meeting point until the file `gate` is there. The doubles compute nothing: what ends jobs is
-# looked at here, and real training in test_cluster.py.
-WAITING = '''"""Test double: starts when the file `gate` is there."""
-
-import time
-from pathlib import Path
-
-from frameworks import nothing
-from frameworks.nothing import FRAMEWORK, unsupported_reason
-
-
-def create_engine(job):
-    print("waiting for the gate", flush=True)
-    while not Path("gate").exists():
-        time.sleep(0.1)
-    return nothing.create_engine(job)
-'''
-HOARDING = '''"""Test double: takes more memory than its job was given, slowly enough to be seen."""
-
-import time
-
-from frameworks.nothing import FRAMEWORK, unsupported_reason
-
-
-def create_engine(job):
-    hoard = []
-    while True:
-        hoard.append(b"x" * (100 * 2**20))
-        time.sleep(0.2)
-'''
-HANGING = '''"""Test double: rank 3 never comes to the meeting point."""
-
-import os
-import time
-
-from frameworks.nothing import FRAMEWORK, create_engine, unsupported_reason
-
-if os.environ.get("RANK") == "3":
-    time.sleep(600)
-'''
-DOUBLES = {"waiting": WAITING, "hoarding": HOARDING, "hanging": HANGING}
-SHARED = {**SYSTEM["slurm"], "exclusive": False}
-
-
-def comparison(num_gpus: list[int]) -> dict[str, Any]:
-    return {"main": {"scaling": "strong", "cross": {"models": ["tiny"], "num_gpus": num_gpus}}}
-
-
-@pytest.fixture
-def cluster(sandbox: Sandbox, tmp_path: Path) -> Iterator[Cluster]:
-    cluster = make_cluster(tmp_path / "project", sandbox)
-    cluster.write_system(slurm=SHARED)
-    for name, text in DOUBLES.items():
-        (cluster.project.root / f"scripts/frameworks/{name}.py").write_text(text)
-    with ended_afterwards(cluster.project):
-        yield cluster
-
-
-def jobs_of(cluster: Cluster) -> list[Job]:
-    """All that this copy has submitted and Slurm remembers."""
-    return [job for job in cluster.sandbox.jobs() if job.workdir == str(cluster.project.root)]
-
-
-def has_ended(cluster: Cluster, job_id: str) -> bool:
-    return next(job for job in cluster.sandbox.jobs() if job.job_id == job_id).ended
-
-
-def job_of(cluster: Cluster, repeat: int) -> str | None:
-    """The running job of a repeat of the waiting cell whose ranks have come up to the gate."""
-    logs = cluster.project.root.glob(f"results/cluster/cells/waiting/**/repeat{repeat}/log.txt")
-    if not any("waiting for the gate" in log.read_text() for log in logs):
-        return None
-    found = [
-        job.job_id
-        for job in jobs_of(cluster)
-        if job.state == "RUNNING" and job.comment.endswith(f"_{repeat}") and "waiting" in job.comment
-    ]
-    return found[0] if found else None
-
-
-def failure(cluster: Cluster, framework: str, repeat: int = 1) -> dict[str, Any]:
-    (found,) = cluster.project.root.glob(f"results/cluster/cells/{framework}/**/repeat{repeat}/failure.json")
-    return json.loads(found.read_text())
-
-
-def start(cluster: Cluster, *arguments: str) -> Any:
-    return cluster.project.start(command=cluster.command(*arguments))
-
-
-def output(cluster: Cluster) -> str:
-    return (cluster.project.root / "output.txt").read_text()
-
-
-def open_the_gate(cluster: Cluster) -> None:
-    (cluster.project.root / "gate").touch()
-
-
-def assert_nothing_left(cluster: Cluster) -> None:
-    """No job in Slurm and no process of this copy."""
-    cluster.sandbox.wait_for(lambda: all(job.ended for job in jobs_of(cluster)), 40, "the end of all jobs")
-    wait_until(lambda: not cluster.project.processes(), f"the end of {cluster.project.processes()}", 30)
-
-
-def end_with_ctrl_c(cluster: Cluster, snakemake: Any) -> None:
-    """And have status.py complete the accounts of the cells from Slurm's."""
-    os.killpg(snakemake.pid, signal.SIGINT)
-    assert snakemake.wait(90) != 0
-    assert_nothing_left(cluster)
-    assert cluster.status("tiny").returncode == 0
 
 
 def test_each_end_of_a_job_is_told_and_mended_by_the_next_call(cluster: Cluster) -> None:
@@ -298,18 +194,3 @@ def test_executor_and_system_must_fit(cluster: Cluster) -> None:
     assert "config/systems/local.yaml has no key `slurm`" in there.output
     assert cluster.submitted() == 0
     assert not cluster.project.records()
-
-
-def test_a_preempted_cell_is_told_and_runs_again(cluster: Cluster) -> None:
-    """The Slurm plugin goes on waiting for a preempted job, so Ctrl-C ends the call, as docs/cluster.md says."""
-    cluster.write_system(slurm={**SHARED, "partition": "low", "exclusive": True}, num_nodes=3)
-    cluster.project.write_study(frameworks={"waiting": None}, comparisons=comparison([1]))
-    snakemake = start(cluster, "tiny")
-    job = cluster.sandbox.wait_for(lambda: job_of(cluster, 1), 120, "the cell at the gate")
-    cluster.sandbox.slurm("sbatch", "-p", "gpu", "-N3", "--exclusive", "-o", "/dev/null", "--wrap=sleep 3")
-    cluster.sandbox.wait_for(lambda: has_ended(cluster, job), 60, "preemption")
-    wait_until(lambda: "preemption" in output(cluster).lower(), "Snakemake to notice", 60)
-    end_with_ctrl_c(cluster, snakemake)
-    assert failure(cluster, "waiting")["kind"] == "preempted"
-    open_the_gate(cluster)
-    assert cluster.snakemake("tiny").returncode == 0

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from launching.results import log_tail, read_failure
+from launching.results import Failure, log_tail, now, read_failure, write_failure
 from matrix.outcomes import KINDS, Outcome
 from matrix.plan import Study, record_path
 from matrix.sources import SCRIPTS
 from records.reading import read_outcomes
 from scheduling.failed_steps import note_failed_steps, step_errors
 from scheduling.queue import KINDS as SLURM_KINDS
+from scheduling.queue import slurm_log
 from status import state_of
 from studies import comparison, expand, study_config
 
@@ -30,6 +31,12 @@ goodFor further error details see the cluster/cloud log and the log files of the
 """
 ENDED = """    message: SLURM-job '4' failed, SLURM status is: 'FAILED'. For further error details see the \
 cluster/cloud log and the log files of the involved rule(s).
+"""
+HOPELESS = """    message: Slurm can never start the job: PartitionTimeLimit: The partition allows less time. \
+For further error details see the cluster/cloud log and the log files of the involved rule(s).
+"""
+FORGOTTEN = """    message: Slurm job 4: it has ended, Slurm has forgotten how, and it left no result. \
+For further error details see the cluster/cloud log and the log files of the involved rule(s).
 """
 
 
@@ -73,6 +80,7 @@ def record_of(study: Study, framework: str) -> Path:
     [
         (SBATCH, "sbatch: error: invalid partition specified: nowhere"),
         (ACCOUNT, "The account nope is invalid. Available accounts: good"),
+        (HOPELESS, "PartitionTimeLimit: The partition allows less time."),
     ],
 )
 def test_a_job_that_was_not_submitted_is_refused_with_slurms_words(
@@ -85,6 +93,26 @@ def test_a_job_that_was_not_submitted_is_refused_with_slurms_words(
     assert (found["torch_ddp"].kind, found["torch_ddp"].reason) == ("refused", f"Slurm refused the job: {words}")
     assert found["deepspeed"].kind == "never_ran"
     assert state_of(found["torch_ddp"]) == "failed"
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_of_a_job_that_slurm_has_forgotten_the_end_of_its_log_is_told(study: Study, tmp_path: Path, told: bool) -> None:
+    """Unless its launcher has told how it ended."""
+    (planned,) = (p for p in study.planned if p.cell.framework == "torch_ddp")
+    log = slurm_log(tmp_path / "results", study.system.name, planned, "4")
+    log.parent.mkdir(parents=True)
+    log.write_text("ModuleNotFoundError: No module named 'gone'\n\n")
+    record = record_of(study, "torch_ddp")
+    if told:
+        (tmp_path / record.parent).mkdir(parents=True)
+        write_failure(tmp_path / record.parent, Failure("crash", "rank 0 failed", 0, (), now(), "n1", "4"))
+    found = outcomes_after(study, tmp_path, event("train_cell", f"{record} (update)", "x/log.txt", FORGOTTEN))
+    expected = (
+        ("crash", "rank 0 failed") if told else ("interrupted", "it ended before its launcher could say anything")
+    )
+    assert (found["torch_ddp"].kind, found["torch_ddp"].reason.partition(";")[0]) == expected
+    assert told or "Slurm's log ends with: ModuleNotFoundError: No module named 'gone'" in found["torch_ddp"].reason
+    assert found["torch_ddp"].job_id == "4"
 
 
 def test_a_failed_corpus_is_the_reason_of_all_its_cells(study: Study, tmp_path: Path) -> None:
@@ -134,7 +162,7 @@ def test_what_failed_at_an_earlier_try_gives_way_to_the_reason_of_this_call(stud
 
 def test_every_kind_is_explained() -> None:
     """Those that the code names in places where failures and missing outcomes are made, and Slurm's."""
-    made = re.compile(r'(?:Failure\(|Ending\(|kind=|kind = |Outcome\("missing".*, |\] = \()"([a-z_]+)"')
+    made = re.compile(r'(?:[Ff]ailure\(|Ending\(|kind=|kind = |Outcome\("missing".*, |\] = \()"([a-z_]+)"')
     found = {kind for path in SCRIPTS.rglob("*.py") for kind in made.findall(path.read_text())} - {
         "stable"
     }  # a way to sort

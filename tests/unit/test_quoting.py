@@ -81,12 +81,12 @@ def test_a_type_with_a_hyphen_can_be_asked_for_otherwise() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["a$HOME", "a`id`", 'a"b', "a\\b"])
-def test_no_job_is_submitted_from_a_folder_that_a_shell_would_read_otherwise(name: str) -> None:
+@pytest.mark.parametrize("name", ["50%", "a\\b", "a\nb"])
+def test_a_folder_with_a_sign_of_slurms_is_refused(name: str) -> None:
     assert "rename it" in unsafe_folder(Path("/data") / name)
 
 
-@pytest.mark.parametrize("name", ["plain", "with space", "it's", "a;b", "ä"])
+@pytest.mark.parametrize("name", ["plain", "with space", "it's", "a;b", "ä", "a$b", "a`b", 'a"b'])
 def test_other_folders_are_fine(name: str) -> None:
     assert unsafe_folder(Path("/data") / name) == ""
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-COPIED = ("Snakefile", "run", "config", "corpora", "envs", "profiles", "reference", "scripts", "slurm", "workflow")
+COPIED = (
+    "Snakefile",
+    "run",
+    "config",
+    "corpora",
+    "envs",
+    "plugins",
+    "profiles",
+    "reference",
+    "scripts",
+    "slurm",
+    "workflow",
+)
 
 
 def copy_project_files(root: Path, target: Path) -> Path:

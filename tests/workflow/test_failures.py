@@ -310,9 +310,8 @@ def link_environment(project: Project) -> None:
     environment = project.root / ".venv"
     if not environment.exists():
         environment.symlink_to(Path(sys.prefix))
-    wanted = subprocess.run(
-        "cat envs/torch.txt envs/workflow.txt | cksum", shell=True, cwd=project.root, capture_output=True, text=True
-    )
+    command = "cat envs/torch.txt envs/workflow.txt plugins/pyproject.toml plugins/*/*.py | cksum"
+    wanted = subprocess.run(command, shell=True, cwd=project.root, capture_output=True, text=True)
     assert (Path(sys.prefix) / "installed-workflow").read_text().strip() == wanted.stdout.strip(), (
         "run ./run once first"
     )

@@ -15,6 +15,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 # Before the first import of a module: what a full disk left of compiled ones. Run as a file, it needs no compiled one.
 runpy.run_path(str(ROOT / "scripts" / "whole_bytecode.py"))
 
+from atomic import replace_when_complete
+from installation.plugins import stale_plugins
 from launching.environment import put_python_on_path, shared_settings
 from launching.interpreter import interpreter_file
 from launching.login_shell import dropped_settings

@@ -22,16 +22,18 @@ def find_jobs_in_queue(system):
 def check_start():
     """Stop a real run that would submit jobs twice, or nowhere, before it starts anything."""
     system = system_of(settings["system"])
-    executor = workflow.executor_plugin.name
+    in_slurm = workflow.executor_plugin.name.startswith("slurm")
     if queue_errors and has_slurm():
         stop("nothing is submitted: a cell that still has a job in the queue would get a second one")
-    if system.slurm and executor != "slurm":
+    if system.slurm and not in_slurm:
         stop(f"the cells of system {system.name} are Slurm jobs (its file has `slurm`): run snakemake --profile slurm")
+    if in_slurm and stale_plugins(ROOT):
+        stop(f"{', '.join(stale_plugins(ROOT))} is installed in another state of it: pip install -r envs/workflow.txt")
     if system.slurm and not has_slurm():
         stop("squeue is not on PATH: start this on a login node of the cluster")
     if system.slurm and unsafe_folder(Path.cwd()):
         stop(unsafe_folder(Path.cwd()))
-    if executor == "slurm" and not system.slurm:
+    if in_slurm and not system.slurm:
         stop(f"config/systems/{system.name}.yaml has no key `slurm`: use ./run, or --config system=<a cluster's file>")
 
 
@@ -42,6 +44,20 @@ def tell_shell_settings():
         given = shared_settings(1, system.environment)
         if dropped := dropped_settings(given, in_slurm=system.slurm is not None):
             logger.warning(dropped)
+
+
+def kept_system_file(name):
+    """Return a system's file; for jobs of Slurm the path of a copy that stays as it is (see keep_system_file)."""
+    path = Path(f"config/systems/{name}.yaml")
+    return f"results/slurm-logs/systems/{name}-{file_digest(path)}.yaml" if system_of(name).slurm else path.as_posix()
+
+
+def keep_system_file():
+    """Copy the system's file to where its jobs read it."""
+    path = Path(kept_system_file(settings["system"]))
+    if system_of(settings["system"]).slurm and not path.exists():
+        with replace_when_complete(path) as file:
+            file.write(Path(f"config/systems/{settings['system']}.yaml").read_text(encoding="utf-8"))
 
 
 def tell_jobs_what_is_asked():

@@ -4,6 +4,8 @@
 # out  results/<system>/cells/<framework>/<model>/<num_gpus>gpu/<cell_id>/repeat<r>/record.json
 #      beside it log.txt, and failure.json where there is no record
 
+# A job is measured on the system that was described when it was submitted.
+system_file = kept_system_file(settings["system"])
 training = training_resources(system_of(settings["system"]), cell_value)
 
 # Who shows the cells says how each ended.
@@ -33,7 +35,7 @@ rule train_cell:
         tokens=lambda wildcards: cell_value(wildcards, "tokens"),
     shell:
         # exec: the launcher must notice when Snakemake is gone.
-        "exec python scripts/launch.py --system {wildcards.system:q} --cell {params.cell:q}"
+        "exec python scripts/launch.py --system {wildcards.system:q} --system-file {system_file:q} --cell {params.cell:q}"
         " --model-name {wildcards.model:q} --repeat {wildcards.repeat} --tokens {params.tokens:q}"
         " --record {output.record:q} --log {log:q} --time-limit-s {resources.time_limit_s}"
         f" {SILENT}"

@@ -20,8 +20,8 @@ def site_resources(site: SlurmSite) -> dict[str, Any]:
         "qos": site.qos,
         "constraint": site.constraint,
     }
-    # An empty `mpi`: Snakemake's Slurm plugins then start the job's command once, on the first node, and not inside an
-    # `srun -n1`, which would keep the launcher from starting steps on all nodes.
+    # An empty `mpi`: a job that starts Snakemake (with conda) then has its command started once, on the first node, and
+    # not inside an `srun -n1`, which would keep the launcher from starting steps on all nodes.
     return {"mpi": "", **{key: value for key, value in named.items() if value}}
 
 

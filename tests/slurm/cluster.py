@@ -43,7 +43,9 @@ class Cluster:
         return self.shipped_command(*QUICK, *arguments)
 
     def shipped_command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "snakemake", "--profile", "slurm", *arguments]
+        """With the copy's own plugins, in whatever state others are installed."""
+        plugins = f"PYTHONPATH={self.project.root / 'plugins'}"
+        return ["env", plugins, sys.executable, "-m", "snakemake", "--profile", "slurm", *arguments]
 
     def snakemake(self, *arguments: str, timeout: float = 280) -> Run:
         return self.project.finish(self.command(*arguments), timeout)

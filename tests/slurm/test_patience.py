@@ -96,6 +96,24 @@ def test_ctrl_c_in_an_outage_cancels_the_jobs_after_it(cluster: Cluster) -> None
     assert_nothing_left(cluster)
 
 
+@pytest.mark.long
+def test_ctrl_c_in_an_outage_that_lasts_names_the_jobs_and_the_next_call_waits_for_them(cluster: Cluster) -> None:
+    cluster.project.write_study(**WAITING)
+    snakemake = start(cluster, "tiny")
+    job = cluster.sandbox.wait_for(lambda: job_of(cluster, 1), 120, "the cell at the gate")
+    cluster.sandbox.stop_controller()
+    wait_until(lambda: NO_ANSWER in output(cluster), "the call to notice", 90)
+    os.killpg(snakemake.pid, signal.SIGINT)
+    assert snakemake.wait(240) != 0
+    assert f"jobs are left in its queue: scancel {job}" in output(cluster)
+    cluster.sandbox.start_controller()
+    again = start(cluster, "tiny")
+    wait_until(lambda: f"job {job} of an earlier call is running" in output(cluster), "the next call", 120)
+    open_the_gate(cluster)
+    assert again.wait(180) == 0, output(cluster)
+    assert cluster.submitted() == 1
+
+
 @pytest.mark.parametrize("measured", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_job_that_slurm_has_forgotten(cluster: Cluster, measured: bool) -> None:
     """MinJobAge is shorter than the pause between two questions: the call is stopped for so long."""

@@ -63,8 +63,7 @@ class Checkout:
         shutil.copy(ROOT / "envs/setup.sh", root / "envs")
         (root / "envs/torch.txt").write_text("torch==2.13.0\n")
         (root / "envs/workflow.txt").write_text("-r torch.txt\nsnakemake==9.27.1\n")
-        (root / "envs/uv.txt").write_text("uv==0.0.1
-")
+        (root / "envs/uv.txt").write_text("uv==0.0.1\n")
         for folder in ("plugins", "scripts/installation", "scripts/launching"):
             shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("install_packages.py", "whole_bytecode.py"):

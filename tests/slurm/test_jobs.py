@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,18 @@ def test_a_job_that_ends_without_our_word_has_the_end_of_slurms_log(cluster: Clu
     assert "ModuleNotFoundError: No module named 'a_module_that_is_gone'" in found["reason"]
     assert any("launch.py" in line for line in found["last_lines"])
     assert "Slurm's log ends with: ModuleNotFoundError" in output(cluster)
+
+
+def test_nothing_is_submitted_by_a_plugin_of_another_state(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.project.write_study(frameworks={"nothing": None}, comparisons=comparison([1]))
+    name = "snakemake_executor_plugin_slurm_cells"
+    shutil.copytree(cluster.project.root / "plugins", tmp_path / "plugins")
+    (tmp_path / "plugins" / name / "__init__.py").open("a").write("# of yesterday\n")
+    command = ["env", f"PYTHONPATH={tmp_path / 'plugins'}", *cluster.command("tiny")[2:]]
+    run = cluster.project.finish(command, 120)
+    assert run.returncode != 0
+    assert f"{name} is installed in another state of it: pip install -r envs/workflow.txt" in run.output
+    assert cluster.submitted() == 0
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@
 system_file = kept_system_file(settings["system"])
 training = training_resources(system_of(settings["system"]), cell_value)
 
-# Who shows the cells says how each ended.
-SILENT = "--silent" if shows_cells else ""
+# Who shows the cells says how each ended. A job of Slurm keeps the words of its launcher in its own log.
+SILENT = "--silent" if shows_cells and not system_of(settings["system"]).slurm else ""
 
 
 rule train_cell:

@@ -71,7 +71,7 @@ def measure(cluster: Cluster, cells: int, bare: bool = True) -> None:
             for size in range(1, cells + 1)
         },
     )
-    watch = JobWatch()
+    watch = JobWatch(root)
     began = time.monotonic()
     done = subprocess.run(
         [*cluster.shipped_command("tiny"), "--quiet", "rules", "--jobs", str(cells)],
@@ -146,11 +146,12 @@ def left_in_queue(jobs: list[str]) -> str:
 
 
 class JobWatch:
-    """Notes how long every job ran, before Slurm forgets it (MinJobAge)."""
+    """Notes how long every job of a folder ran, before Slurm forgets it (MinJobAge)."""
 
     INTERVAL_S = 20
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
         self._elapsed_s: dict[str, float] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -168,9 +169,11 @@ class JobWatch:
             self._look()
 
     def _look(self) -> None:
-        command = ["squeue", "--states=COMPLETED,FAILED", "--noheader", "--format=%i %S %e"]
+        command = ["squeue", "--states=COMPLETED,FAILED", "--noheader", "--format=%i %S %e %Z"]
         for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
-            job, began, ended = line.split()
+            job, began, ended, folder = line.split(maxsplit=3)
+            if folder != self._folder:
+                continue
             seconds = (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
             self._elapsed_s[job] = seconds
 

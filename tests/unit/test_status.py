@@ -117,5 +117,7 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
         assert shown.stdout and shown.stderr
         assert shown.stdout.readline().startswith("framework")
         shown.stdout.close()
-        assert shown.stderr.read() == ""
+        # Where a squeue is installed and no Slurm is there, it says so first.
+        said = shown.stderr.read()
+        assert "Broken pipe" not in said and "Traceback" not in said
     assert shown.returncode == 0

@@ -100,7 +100,7 @@ def test_an_environment_that_cannot_be_made_leaves_the_others(fresh_project: Pro
         in row["reason"]
     )
     table = fresh_project.table("strong_scaling")
-    assert "nothing" in table and "torch_plain" in table
+    assert "| nothing |" in table and "| PyTorch |" in table
 
 
 def test_environments_with_the_same_torch_share_it_on_disk(axonn_paper_python: str, horovod_python: str) -> None:

@@ -2,6 +2,7 @@
 import json
 import os
 import runpy
+import shlex
 import sys
 from contextlib import suppress
 from functools import cache, partial

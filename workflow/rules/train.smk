@@ -5,7 +5,8 @@
 #      beside it log.txt, and failure.json where there is no record
 
 # A job is measured on the system that was described when it was submitted.
-system_file = kept_system_file(settings["system"])
+# It is no parameter: where it lies measures nothing again.
+SYSTEM_FILE = f"--system-file {shlex.quote(kept_system_file(settings['system']))}"
 training = training_resources(system_of(settings["system"]), cell_value)
 
 # Who shows the cells says how each ended. A job of Slurm keeps the words of its launcher in its own log.
@@ -35,7 +36,7 @@ rule train_cell:
         tokens=lambda wildcards: cell_value(wildcards, "tokens"),
     shell:
         # exec: the launcher must notice when Snakemake is gone.
-        "exec python scripts/launch.py --system {wildcards.system:q} --system-file {system_file:q} --cell {params.cell:q}"
+        "exec python scripts/launch.py --system {wildcards.system:q} --cell {params.cell:q}"
         " --model-name {wildcards.model:q} --repeat {wildcards.repeat} --tokens {params.tokens:q}"
         " --record {output.record:q} --log {log:q} --time-limit-s {resources.time_limit_s}"
-        f" {SILENT}"
+        f" {SYSTEM_FILE} {SILENT}"

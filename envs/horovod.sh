@@ -71,7 +71,7 @@ else
     fi
 fi
 
-python -m pip install --disable-pip-version-check --verbose --no-build-isolation --no-deps .
+python -m pip install --disable-pip-version-check --no-build-isolation --no-deps .
 
 cd / # away from the source, which has a package of the same name
 python - <<'CHECK'

@@ -37,6 +37,8 @@ from papers.reference import read_reference
 from papers.results import results_of
 from papers.study_data import StudyData
 
+pytestmark = pytest.mark.slow
+
 NINE = tuple(frameworks_shown_as())
 LONG_MODEL = dataclasses.replace(TINY, name="a-model-of-a-user-with-a-very-long-name-of-which-only-the-end-differs-7b")
 OTHER_LONG_MODEL = dataclasses.replace(LONG_MODEL, name=LONG_MODEL.name.replace("7b", "13b"), num_layers=4)

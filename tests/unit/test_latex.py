@@ -22,7 +22,7 @@ from papers.systems_comparison import systems_comparison
 from test_compare_systems import measured_on
 
 # Installing a LaTeX may be part of it.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 # With what it takes for each to start; acmart's own packages need a title.
 CLASSES = {

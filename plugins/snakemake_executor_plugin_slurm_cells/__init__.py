@@ -78,7 +78,7 @@ class Executor(SlurmExecutor):
         self._told: set[str] = set()
         super().__post_init__(test_mode)
 
-    # What a job runs.
+    # These methods decide which command a job runs.
 
     def format_job_exec(self, job: Any) -> str:
         """Return the rule's own command; another Snakemake only where a command alone does not do."""
@@ -225,7 +225,7 @@ class Executor(SlurmExecutor):
     def _hopeless_jobs(self, active_jobs: list[SubmittedJobInfo], listed: dict[str, Any]) -> set[str]:
         """Tell of jobs that can never start. Where nothing else is left for a while, cancel and report them."""
         advice = {job_id: words for job_id, job in listed.items() if (words := self._watching.never_starts(job))}
-        # Of several partitions Slurm may name the reason of one, and start the job in another.
+        # For a job with several partitions Slurm may show why one cannot run it, and then start it in another.
         waiting = [
             info
             for info in active_jobs

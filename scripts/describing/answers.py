@@ -1,4 +1,4 @@
-"""What Slurm's programs say of a cluster: asked here, or read from texts that somebody kept."""
+"""Collect what Slurm's programs say about a cluster, by calling them or by reading answers saved as text files."""
 
 from __future__ import annotations
 

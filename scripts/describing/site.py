@@ -34,7 +34,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Site:
-    """What the draft is made from. nodes: of one kind of GPU and one number of them, in the partition."""
+    """Hold what the draft of a system file is made from.
+
+    nodes: the partition's nodes that all have the same kind and number of GPUs.
+    """
 
     cluster: str
     partition: Partition

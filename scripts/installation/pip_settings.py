@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-# Of pip's own workings: they decide neither what is installed nor where it comes from.
+# These settings change how pip works, and neither what it installs nor where that comes from.
 _HARMLESS = (
     "cache-dir", "compile", "config-file", "debug", "disable-pip-version-check", "exists-action", "log", "log-file",
     "no-cache-dir", "no-clean", "no-color", "no-compile", "no-input", "no-python-version-warning", "no-warn-conflicts",
@@ -34,7 +34,10 @@ _SECTIONS = ("global", "install", ":env:")
 
 @dataclass
 class UvSettings:
-    """What uv is to be called with in place of pip's settings."""
+    """Hold the variables and arguments that give uv the same settings as pip.
+
+    obstacles: the settings of pip that uv has no counterpart for.
+    """
 
     variables: dict[str, str] = field(default_factory=dict)
     arguments: list[str] = field(default_factory=list)

@@ -81,7 +81,7 @@ class LogHandler(LogHandlerBase):
                 self.screen.clear()
                 self._snakemake.handle(record)
             self._write(self._lines(record), is_needed=record.levelno >= WARNING)
-        except Exception:
+        except Exception:  # logging's own rule: a message that cannot be shown is reported and must not end the run
             self.handleError(record)
 
     def close(self) -> None:

@@ -26,10 +26,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
-from matrix.cells import Cell, canonical_json  # noqa: E402
-from matrix.studies import load_study  # noqa: E402
+from contracts.cell import Cell, canonical_json  # noqa: E402
 from metrics.circumstances import others_cpu_percent  # noqa: E402
 from metrics.timing import timing_of_ranks  # noqa: E402
+from planning.studies import load_study  # noqa: E402
 
 
 def main() -> None:

@@ -23,11 +23,12 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unit")]
 from plausible import plausible  # noqa: E402
 
 import factories  # noqa: E402
-from make_tables import write_table  # noqa: E402
-from matrix.plan import Study, record_path  # noqa: E402
 from metrics.columns import write_measurements  # noqa: E402
 from metrics.rows import measurement_rows  # noqa: E402
-from records.reading import read_outcomes  # noqa: E402
+from papers import find_table  # noqa: E402
+from planning.plan import Study, record_path  # noqa: E402
+from records.reader import read_outcomes  # noqa: E402
+from reporting.table_files import write_table  # noqa: E402
 
 FRAMEWORKS = ("one", "two", "three", "four", "five")
 NUM_GPUS = (2, 4, 8)
@@ -92,9 +93,9 @@ def measure(num_records: int, read: Callable = read_outcomes) -> dict[str, float
             write_measurements(frame, measurements)
         for table in ("strong_scaling", "hyperparameters"):
             with timed(f"table {table}", seconds):
-                write_table(measurements, "axonn", table, None, Path(folder) / "tables")
+                write_table(measurements, find_table("axonn", table), table, None, Path(folder) / "tables")
         with timed("table parity", seconds):
-            write_table(measurements, "parity", "parity", None, Path(folder) / "tables")
+            write_table(measurements, find_table("parity", "parity"), "parity", None, Path(folder) / "tables")
     return seconds
 
 

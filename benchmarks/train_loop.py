@@ -39,15 +39,15 @@ sys.path.insert(0, str(SCRIPTS))
 
 from plausible import plausible  # noqa: E402
 
-from cores import available_cores  # noqa: E402
+from contracts.cell import Cell, Layout, Model, canonical_json, cell_from_identity  # noqa: E402
+from contracts.cores import available_cores  # noqa: E402
 from corpus.verify import TokensInfo  # noqa: E402
 from frameworks.torch_plain import FRAMEWORK  # noqa: E402
-from launching.environment import shared_settings, threads_per_process  # noqa: E402
-from launching.host_lock import host_lock  # noqa: E402
-from matrix.cells import Cell, Layout, Model, canonical_json, cell_from_identity  # noqa: E402
-from matrix.frameworks import environment_identity  # noqa: E402
-from training.batches import BatchReader  # noqa: E402
-from training.loop import LOOP_VERSION, NUM_BATCHES, NUM_WARMUP_BATCHES  # noqa: E402
+from launcher.host_lock import host_lock  # noqa: E402
+from launcher.shared_settings import shared_settings, threads_per_process  # noqa: E402
+from planning.adaptors import environment_identity  # noqa: E402
+from workloads.training.batches import BatchReader  # noqa: E402
+from workloads.training.loop import LOOP_VERSION, NUM_BATCHES, NUM_WARMUP_BATCHES  # noqa: E402
 
 # The shape of the feasibility measurements: large enough that a batch takes a second on two cores.
 MODELS = {
@@ -154,8 +154,8 @@ def train_bare(folder: Path, fused: bool | None) -> list[float]:
     import torch
     import torch.nn.functional as F
 
-    from training.gpt import GPT
-    from training.weights import initial_weight
+    from frameworks.torch.decoder import GPT
+    from models.weights import initial_weight
 
     cell = cell_from_identity(json.loads((folder / "identity.json").read_text()))
     half = torch.bfloat16 if cell.precision == "bf16" else None

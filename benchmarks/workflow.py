@@ -191,8 +191,8 @@ def ask_planner(root: Path, expression: str) -> list[str]:
     code = (
         "import sys; sys.path.insert(0, 'scripts')\n"
         "from pathlib import Path\n"
-        "from matrix.plan import record_path\n"
-        "from matrix.studies import load_study\n"
+        "from planning.plan import record_path\n"
+        "from planning.studies import load_study\n"
         "study = load_study('benchmark', 'local', Path.cwd())\n"
         f"for p in study.runnable(): print({expression})\n"
     )

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from launching.results import read_failure
-from scheduling.asking import QueueError
-from scheduling.queue import SlurmJob, find_job, own_jobs
+from launcher.slurm.asking import QueueError
+from launcher.slurm.queue import SlurmJob, find_job, own_jobs
+from launcher.verdicts import read_failure
 
 # A shared file system may show what a node has written this much later.
 LATE_RECORD_S = 60.0

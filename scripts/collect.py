@@ -10,13 +10,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from made_from import measurements_digests, note_made_from
-from matrix.errors import ConfigError
-from matrix.studies import load_hardware, load_study
+from contracts.errors import ConfigError
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
+from planning.studies import load_hardware, load_study
 from records.setting_aside import records_that_stay, set_aside_damaged
 from records.standing import outcomes_now
+from reporting.made_from import measurements_digests, note_made_from
 
 ROOT = Path(__file__).resolve().parent.parent
 

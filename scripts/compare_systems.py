@@ -15,12 +15,12 @@ from pathlib import Path
 import pandas as pd
 
 import whole_bytecode  # noqa: F401  (first of the project's modules, for what its import does)
-from make_tables import write_frame
-from matrix.config import read_yaml
-from matrix.errors import ConfigError, nearest
-from matrix.studies import NAME, NAME_RULE, study_names
-from papers.study_data import load_study_data
-from papers.systems_comparison import systems_comparison
+from contracts.errors import ConfigError, nearest
+from planning.studies import NAME, NAME_RULE, study_names
+from reporting.study_data import load_study_data
+from reporting.systems_comparison import systems_comparison
+from reporting.table_files import write_frame
+from settings.config import read_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASUREMENTS = "measurements.csv"
@@ -104,7 +104,7 @@ def _what_is_missing(study: str, system: str, root: Path) -> str:
     profile = " --profile slurm" if "slurm" in (read_yaml(file, root) or {}) else ""
     return (
         f"{what}. Measure on that machine with `./run {study}{profile} --config system={system}`, or write what is "
-        f"measured already with `.venv/bin/python scripts/make_report.py --partial --system {system} {study}`, or "
+        f"measured already with `.venv/bin/python scripts/write_outputs.py --partial --system {system} {study}`, or "
         f"{copy}"
     )
 

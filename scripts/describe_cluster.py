@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 
 import whole_bytecode  # noqa: F401  (first of the project's modules, for what its import does)
-from atomic import replace_when_complete
+from contracts.atomic import replace_when_complete
+from contracts.errors import ConfigError
 from describing.answers import ask_for_answers, read_answers
 from describing.draft import MARK, draft_of
 from describing.site import site_of
-from matrix.errors import ConfigError
-from matrix.studies import CLUSTER, load_hardware, load_system
+from planning.studies import CLUSTER, load_hardware, load_system
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from installation.installer import Environment, NotInstalled, install
-from launching.child import die_with_parent
+from workloads.child import die_with_parent
 
 
 def main() -> int:

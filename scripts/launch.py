@@ -16,31 +16,31 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from atomic import write_json
+from contracts.atomic import write_json
+from contracts.cell import Cell, cell_from_identity, identity_hash
+from contracts.placement import host_name
 from corpus.verify import UnreadableTokens, check_corpus, check_tokens
-from launching import results
-from launching.child import adopt_orphans
-from launching.exchange import Exchange
-from launching.host_lock import host_lock
-from launching.interpreter import training_command
-from launching.login_shell import dropped_settings
-from launching.part import LaunchPlan, run_part, silent_part
-from launching.placement import host_name
-from launching.processes import Ending, Limits, LogWriter
-from launching.starters import Starter, find_mpiexec, mpiexec, srun
-from launching.step import node_address, run_step
-from launching.stop import StopRequest
-from matrix.cells import Cell, cell_from_identity, identity_hash
-from matrix.config import check_config
-from matrix.frameworks import load_adaptor
-from matrix.sources import code_digests
-from matrix.studies import load_system
-from matrix.systems import System
-from matrix.tokens_needed import TokenCount, check_enough_tokens
-from scheduling.endings import OtherJobs, with_slurms_account
-from scheduling.queue import current_job_id, job_nodes
-from scheduling.resources import gpus_on_node
-from training.rendezvous import LOOPBACK
+from launcher import verdicts as results
+from launcher.host_lock import host_lock
+from launcher.interpreter import training_command
+from launcher.login_shell import dropped_settings
+from launcher.part import LaunchPlan, run_part, silent_part
+from launcher.processes import Ending, Limits, LogWriter
+from launcher.slurm.job_endings import OtherJobs, with_slurms_account
+from launcher.slurm.queue import current_job_id, job_nodes
+from launcher.starters import Starter, find_mpiexec, mpiexec, srun
+from launcher.step import node_address, run_step
+from launcher.stop import StopRequest
+from planning.adaptors import load_adaptor
+from planning.job_resources import gpus_on_node
+from planning.studies import load_system
+from planning.tokens_needed import TokenCount, check_enough_tokens
+from records.code_digests import code_digests
+from settings.config import check_config
+from settings.systems import System
+from workloads.child import adopt_orphans
+from workloads.exchange import Exchange
+from workloads.rendezvous import LOOPBACK
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -11,12 +11,12 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from launching.child import adopt_orphans, die_with_parent
-from launching.exchange import SPOKEN_REPORT, Exchange
-from launching.part import LaunchPlan, run_part
-from launching.processes import Limits, LogWriter
-from launching.starters import SLURM_VARIABLE, part_index
-from launching.stop import StopRequest
+from launcher.part import LaunchPlan, run_part
+from launcher.processes import Limits, LogWriter
+from launcher.starters import SLURM_VARIABLE, part_index
+from launcher.stop import StopRequest
+from workloads.child import adopt_orphans, die_with_parent
+from workloads.exchange import SPOKEN_REPORT, Exchange
 
 
 def main() -> int:

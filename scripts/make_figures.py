@@ -6,23 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from made_from import drawn_digests, note_made_from
-from papers.figure_forms import FORMS
-from papers.figures import save_figure
-from papers.loading import find_figure
-from papers.study_data import load_study_data
-
-
-def write_figure(
-    measurements: Path, paper: str, figure: str, reference: Path | None, output_dir: Path, title: str = ""
-) -> list[Path]:
-    """Write <figure>.svg, .pdf and .png and <figure>_column.pdf, each complete or not at all; returns their paths.
-
-    Raises ValueError for a wrong paper or figure (with the right names), and for files that are no measurements.
-    """
-    draw = find_figure(paper, figure)
-    data = load_study_data(measurements, reference, title)
-    return [path for form in FORMS for path in save_figure(draw(data, form), output_dir, figure, form)]
+from papers import find_figure
+from reporting.figure_files import write_figure
+from reporting.made_from import drawn_digests, note_made_from
 
 
 def main() -> int:
@@ -38,7 +24,8 @@ def main() -> int:
     try:
         measurements, reference = args.measurements, args.reference
         digests = drawn_digests("figure", args.paper, measurements, reference, args.title) if args.made_from else {}
-        write_figure(measurements, args.paper, args.figure, reference, args.output_dir, args.title)
+        draw = find_figure(args.paper, args.figure)
+        write_figure(measurements, draw, args.figure, reference, args.output_dir, args.title)
         if args.made_from:
             note_made_from(args.made_from, digests)
     except (ValueError, OSError) as error:

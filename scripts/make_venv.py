@@ -18,13 +18,13 @@ import sys
 import venv
 from pathlib import Path
 
-from atomic import replace_when_complete
+from contracts.atomic import replace_when_complete
 from installation.installer import Environment, NotInstalled, install
 from installation.pip_words import pip_failure_words, tells_of_pip
 from installation.steps import run_step
 from installation.turns import wait_for_turn
-from launching.child import die_with_parent
 from whole_bytecode import remove_damaged
+from workloads.child import die_with_parent
 
 ROOT = Path(__file__).resolve().parents[1]
 FINISHED = "installed"  # a file in an environment that was made to its end

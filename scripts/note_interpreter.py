@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from atomic import replace_when_complete
+from contracts.atomic import replace_when_complete
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from launching.run_lock import is_left_behind
+from launcher.run_lock import is_left_behind
 
 if __name__ == "__main__":
     sys.exit(0 if is_left_behind(Path.cwd()) else 1)

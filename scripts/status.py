@@ -21,19 +21,19 @@ from pathlib import Path
 from typing import IO, Any
 
 import whole_bytecode  # noqa: F401  (first of the project's modules, for what its import does)
-from atomic import replace_when_complete
-from matrix.config import read_config
-from matrix.errors import ConfigError, nearest
-from matrix.outcomes import RECORDED_STATUSES, Outcome
-from matrix.plan import PlannedCell, Study
-from matrix.plan_lines import threads_words
-from matrix.studies import load_study, study_names
+from contracts.atomic import replace_when_complete
+from contracts.errors import ConfigError, nearest
+from contracts.outcomes import RECORDED_STATUSES, Outcome
+from launcher.slurm.queue import Queue, look_at_queue
 from metrics.circumstances import BUSY_HOST_PERCENT, others_cpu_percent
-from records.reading import read_outcomes
+from planning.budget import hours_text
+from planning.plan import PlannedCell, Study
+from planning.plan_lines import threads_words
+from planning.studies import load_study, study_names
+from records.reader import read_outcomes
 from records.setting_aside import forget
 from records.standing import outcomes_now
-from scheduling.budget import hours_text
-from scheduling.queue import Queue, look_at_queue
+from settings.config import read_config
 
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = (

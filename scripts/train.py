@@ -19,17 +19,17 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from contracts.adaptor import Engine, Framework, Job, NotAvailable
+from contracts.cell import cell_from_identity
+from contracts.placement import node_of_rank
 from corpus.verify import open_tokens
-from launching.child import LAUNCHER_VARIABLE, die_with_parent, limit_memory
-from launching.exchange import Exchange, RankFailure
-from launching.placement import node_of_rank
-from matrix.cells import cell_from_identity
-from matrix.frameworks import load_adaptor
-from training.batches import BatchReader
-from training.contract import Engine, Framework, Job, NotAvailable
-from training.loop import NUM_BATCHES, Timings, run_batches
-from training.memory import is_out_of_memory
-from training.process_facts import process_facts, speed_variables
+from planning.adaptors import load_adaptor
+from workloads.child import LAUNCHER_VARIABLE, die_with_parent, limit_memory
+from workloads.exchange import Exchange, RankFailure
+from workloads.memory import is_out_of_memory
+from workloads.process_facts import process_facts, speed_variables
+from workloads.training.batches import BatchReader
+from workloads.training.loop import NUM_BATCHES, Timings, run_batches
 
 # not_available is a record, and records are kept.
 RUN_AGAIN = "then status.py forget --status not_available has the cell run again"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from matrix.frameworks import environment_digest
+from planning.adaptors import environment_digest
 
 ROOT = Path(__file__).parents[1]
 # Folders whose tests share something dear: one Slurm, one measured project.

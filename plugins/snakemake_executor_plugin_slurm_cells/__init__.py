@@ -67,7 +67,7 @@ class ExecutorSettings(SlurmSettings):
 class Executor(SlurmExecutor):
     def __post_init__(self, test_mode: bool = False) -> None:
         # Snakemake imports this module before the Snakefile has put scripts/ on the path.
-        from scheduling import asking, job_script, queue, watching
+        from launcher.slurm import asking, job_script, queue, watching
 
         self._asking, self._script, self._queue, self._watching = asking, job_script, queue, watching
         self._cancelled = False

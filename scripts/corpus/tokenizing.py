@@ -23,7 +23,7 @@ from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from atomic import replace_when_complete, write_json
+from contracts.atomic import replace_when_complete, write_json
 from corpus.cutting import cut_text
 from corpus.gpt2 import check_tiktoken, read_vocabulary
 from corpus.places import place_of_byte

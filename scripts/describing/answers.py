@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from scheduling.asking import TIMEOUT_S, asking_environment
+from launcher.slurm.asking import TIMEOUT_S, asking_environment
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from contracts.errors import ConfigError, nearest
 from describing.answers import Answers
-from matrix.errors import ConfigError, nearest
-from scheduling.partitions import Partition, fields_of, read_partitions
+from launcher.slurm.partitions import Partition, fields_of, read_partitions
 
 # One kind of GPU of a node: gpu:a100:4(S:0-1), gpu:4, gpu:a100:no_consume:4.
 GPUS = re.compile(r"gpu(?::(?P<type>[^:(),]+))?(?::no_consume)?:(?P<count>\d+)(?:\([^)]*\))?")

@@ -19,11 +19,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from matrix.cells import Cell
-from matrix.shown_as import ShownAs
-from training.contract import Engine, Framework, Job, NotAvailable
-from training.layouts import torch_reason
-from training.storage import StateStorage
+from contracts.adaptor import Engine, Framework, Job, NotAvailable
+from contracts.cell import Cell
+from contracts.shown_as import ShownAs
+from contracts.storage import StateStorage
+from frameworks.torch.layouts import torch_reason
 
 FRAMEWORK = Framework(
     version=1,
@@ -103,9 +103,9 @@ def create_engine(job: Job) -> Engine:
     from axonn import axonn as ax
     from axonn.inter_layer import AxoNN_Inter_Layer_Engine
 
-    from training.torch_engine import TorchEngine, mean_token_loss
-    from training.torch_model import make_optimizer
-    from training.torch_setup import half_type, start
+    from frameworks.torch.torch_engine import TorchEngine, mean_token_loss
+    from frameworks.torch.torch_model import make_optimizer
+    from frameworks.torch.torch_setup import half_type, start
 
     cell, layout = job.cell, job.cell.layout
     runtime = start(job)
@@ -146,7 +146,7 @@ def create_engine(job: Job) -> Engine:
 
 def _start_mpi(job: Job) -> str | None:
     """What stands in for CUDA, or None; with MPI started, which must number the ranks as the launcher does."""
-    from training.cuda_stand_in import stand_in
+    from frameworks.torch.cuda_stand_in import stand_in
 
     standing_in = stand_in("axonn") if job.cell.device == "cpu" else None
     try:
@@ -228,9 +228,9 @@ def _build(cell: Cell, ax: Any, device: Any) -> tuple[Any, str]:
     """This rank's stage with its initial weights on `device`, and where those came from."""
     from torch import nn
 
-    from training.layouts import stage_blocks
-    from training.torch_model import build_on_meta, materialize
-    from training.weights import are_shared
+    from frameworks.torch.layouts import stage_blocks
+    from frameworks.torch.torch_model import build_on_meta, materialize
+    from models.weights import are_shared
 
     stages = cell.layout.pipeline_parallel
     blocks = stage_blocks(cell.model.num_layers, stages, ax.config.inter_layer_parallel_rank)
@@ -258,7 +258,7 @@ def _products(model: Any) -> dict[str, Any]:
     from axonn.intra_layer import Linear
     from torch import nn
 
-    from training.weights import STANDARD_DEVIATION
+    from models.weights import STANDARD_DEVIATION
 
     draw = partial(nn.init.normal_, std=STANDARD_DEVIATION)
     products = {}
@@ -285,7 +285,7 @@ def _load_shared(product: Any, name: str, cell: Cell) -> None:
     """The framework-neutral initial weights, of which AxoNN takes this rank's part."""
     import torch
 
-    from training.weights import initial_weight
+    from models.weights import initial_weight
 
     parts = [part for part, _ in product.named_parameters()]
     product.load_state_dict(

@@ -21,12 +21,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from matrix.cells import OPTIMIZER, Cell
-from matrix.shown_as import ShownAs
-from training.contract import Engine, Framework, Job, NotAvailable
-from training.layouts import torch_reason
-from training.storage import StateStorage
-from training.weights import are_shared
+from contracts.adaptor import Engine, Framework, Job, NotAvailable
+from contracts.cell import OPTIMIZER, Cell
+from contracts.shown_as import ShownAs
+from contracts.storage import StateStorage
+from frameworks.torch.layouts import torch_reason
+from models.weights import are_shared
 
 FRAMEWORK = Framework(
     version=1,
@@ -92,9 +92,9 @@ def stored_state(cell: Cell) -> StateStorage:
 
 def create_engine(job: Job) -> Engine:
     """The model in DeepSpeed's engine: a pipeline's where the layout has stages."""
-    from training.torch_engine import TorchEngine, mean_token_loss
-    from training.torch_model import LOSS_SCALE
-    from training.torch_setup import start
+    from frameworks.torch.torch_engine import TorchEngine, mean_token_loss
+    from frameworks.torch.torch_model import LOSS_SCALE
+    from frameworks.torch.torch_setup import start
 
     class DeepSpeedEngine(TorchEngine):
         """Leaves nothing of DeepSpeed's behind: the process may go on with another cell."""
@@ -295,8 +295,8 @@ def zero_engine(cell: Cell, config: dict[str, Any], device: Any, rank: int) -> A
     """DeepSpeed's engine over the whole model. With ZeRO 3 no rank ever holds more than one layer of it."""
     import deepspeed
 
-    from training.gpt import GPT
-    from training.torch_model import build_on_meta, initialize, materialize
+    from frameworks.torch.decoder import GPT
+    from frameworks.torch.torch_model import build_on_meta, initialize, materialize
 
     if FRAMEWORK.option(cell, "zero_stage") == 3:
         with deepspeed.zero.Init(config_dict_or_path=config):
@@ -321,8 +321,8 @@ def pipeline_engine(cell: Cell, config: dict[str, Any], loss: Callable[[Any, Any
     import deepspeed
     from deepspeed.pipe import LayerSpec, PipelineModule
 
-    from training.gpt import GPT, Block
-    from training.torch_model import initialize
+    from frameworks.torch.decoder import GPT, Block
+    from frameworks.torch.torch_model import initialize
 
     model, checkpointing = cell.model, cell.activation_checkpointing
     per_block = "none" if checkpointing == "full" else checkpointing

@@ -3,7 +3,7 @@
 Horovod's own thread takes each gradient when the last micro-batch's backward pass has computed it, and fuses small
 ones; on GPUs they go through NCCL, on a CPU through gloo. No horovodrun is needed: rank 0 starts the rendezvous server
 at which Horovod's processes find one another, and the others learn of it through the store at which the ranks of every
-torch framework meet (`training.torch_setup.meet`).
+torch framework meet (`frameworks.torch.torch_setup.meet`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from launching.placement import host_name
-from matrix.cells import Cell
-from matrix.shown_as import ShownAs
-from training.contract import Engine, Framework, Job, NotAvailable
-from training.layouts import torch_reason
+from contracts.adaptor import Engine, Framework, Job, NotAvailable
+from contracts.cell import Cell
+from contracts.placement import host_name
+from contracts.shown_as import ShownAs
+from frameworks.torch.layouts import torch_reason
 
 FRAMEWORK = Framework(version=1, environment="horovod", parallelism=frozenset({"data"}), packages=("torch", "horovod"))
 
@@ -38,9 +38,9 @@ def unsupported_reason(cell: Cell) -> str | None:
 def create_engine(job: Job) -> Engine:
     """The model as it is, and an optimizer that waits for everybody's gradients."""
     hvd = import_horovod(job.cell.device)
-    from training.torch_engine import MicroBatches, TorchEngine
-    from training.torch_model import LOSS_SCALE, build_on_meta, make_optimizer, materialize
-    from training.torch_setup import start
+    from frameworks.torch.torch_engine import MicroBatches, TorchEngine
+    from frameworks.torch.torch_model import LOSS_SCALE, build_on_meta, make_optimizer, materialize
+    from frameworks.torch.torch_setup import start
 
     class HorovodEngine(TorchEngine):
         """Without torch.distributed: its barrier and its end are Horovod's."""
@@ -113,7 +113,7 @@ def join(job: Job) -> None:
     from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
     from horovod.runner.http.http_server import RendezvousServer
 
-    from training.torch_setup import COLLECTIVE_TIMEOUT, meet, wait_for_all
+    from frameworks.torch.torch_setup import COLLECTIVE_TIMEOUT, meet, wait_for_all
 
     is_first = job.rank == 0
     store = meet(job)

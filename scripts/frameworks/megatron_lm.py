@@ -10,7 +10,7 @@ Tied embeddings are two copies, on the first and the last stage, whose gradients
 
 Half precision is Megatron's: weights and activations in it, float32 weights and states in the optimizer. On CUDA layers
 are Transformer Engine's where it is installed, else Megatron's own ("local"). A CPU run is for correctness: fp32 only,
-no fused kernels, and `training/cuda_stand_in.py` in CUDA's place.
+no fused kernels, and `frameworks/torch/cuda_stand_in.py` in CUDA's place.
 
 Megatron itself waits for the device within a step: after every transfer of the 1F1B schedule, and in fp16 to look for
 overflows. It prints its speed only in pretrain_gpt.py, which is no part of megatron-core: there is none to report.
@@ -25,18 +25,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from matrix.cells import OPTIMIZER, Cell
-from matrix.shown_as import ShownAs
-from training.contract import Engine, Framework, Job, NotAvailable
-from training.layouts import torch_reason
-from training.megatron_weights import load_shared_weights
-from training.storage import StateStorage
-from training.weights import STANDARD_DEVIATION, are_shared
+from contracts.adaptor import Engine, Framework, Job, NotAvailable
+from contracts.cell import OPTIMIZER, Cell
+from contracts.shown_as import ShownAs
+from contracts.storage import StateStorage
+from frameworks.torch.layouts import torch_reason
+from frameworks.torch.megatron_weights import load_shared_weights
+from models.weights import STANDARD_DEVIATION, are_shared
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from training.torch_setup import Runtime
+    from frameworks.torch.torch_setup import Runtime
 
 FRAMEWORK = Framework(
     version=1,
@@ -113,7 +113,7 @@ def fusions(on_cuda: bool) -> dict[str, bool]:
 
 @dataclass(frozen=True)
 class MegatronStep:
-    """One optimizer step (see `training.torch_engine.Step`) by Megatron's schedule and optimizer.
+    """One optimizer step (see `frameworks.torch.torch_engine.Step`) by Megatron's schedule and optimizer.
 
     chunks: this rank's virtual stages, wrapped for data parallelism. positions: int64 [micro-batch size, seq_length].
     """
@@ -186,10 +186,10 @@ def create_engine(job: Job) -> Engine:
 
     import torch
 
-    from training.cuda_stand_in import stand_in
-    from training.torch_engine import TorchEngine
-    from training.torch_model import LOSS_SCALE
-    from training.torch_setup import start
+    from frameworks.torch.cuda_stand_in import stand_in
+    from frameworks.torch.torch_engine import TorchEngine
+    from frameworks.torch.torch_model import LOSS_SCALE
+    from frameworks.torch.torch_setup import start
 
     runtime = start(job)
     replaced = stand_in("megatron-core")
@@ -237,7 +237,7 @@ def _join_groups(config: Any, seed: int) -> None:
     from megatron.core import parallel_state
     from megatron.core.tensor_parallel import model_parallel_cuda_manual_seed
 
-    from training.torch_setup import COLLECTIVE_TIMEOUT
+    from frameworks.torch.torch_setup import COLLECTIVE_TIMEOUT
 
     parallel_state.destroy_model_parallel()  # of a cell that this process trained before
     parallel_state.initialize_model_parallel(
@@ -289,14 +289,14 @@ def _build_models(cell: Cell, config: Any, layer_spec: Any, runtime: Runtime) ->
 
 
 def _model_config(cell: Cell, fused: Mapping[str, bool]) -> Any:
-    """Megatron's configuration of the model in training/gpt.py, in the cell's layout and precision."""
+    """Megatron's configuration of the model in frameworks/torch/decoder.py, in the cell's layout and precision."""
     import torch
     import torch.nn.functional as F
     from megatron.core.transformer import TransformerConfig
     from megatron.core.utils import init_method_normal
 
-    from training.gpt import NORM_EPSILON
-    from training.torch_setup import half_type
+    from frameworks.torch.decoder import NORM_EPSILON
+    from frameworks.torch.torch_setup import half_type
 
     number_type = half_type(cell.precision) or torch.float32
     virtual = FRAMEWORK.option(cell, "virtual_stages")
@@ -335,7 +335,7 @@ def _make_trainable(cell: Cell, models: Sequence[Any]) -> tuple[list[Any], Any]:
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
     from megatron.core.transformer.module import Float16Module
 
-    from training.torch_model import LOSS_SCALE
+    from frameworks.torch.torch_model import LOSS_SCALE
 
     config = models[0].config
     sharded = FRAMEWORK.option(cell, "distributed_optimizer")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from matrix.cells import Cell
-from matrix.shown_as import ShownAs
-from training.contract import Engine, Framework, Job
-from training.layouts import torch_reason
-from training.storage import StateStorage, ddp_gradient_bytes
+from contracts.adaptor import Engine, Framework, Job
+from contracts.cell import Cell
+from contracts.shown_as import ShownAs
+from contracts.storage import StateStorage, ddp_gradient_bytes
+from frameworks.torch.layouts import torch_reason
 
 FRAMEWORK = Framework(version=1, environment="torch", parallelism=frozenset({"data"}), packages=("torch",))
 
@@ -28,10 +28,10 @@ def stored_state(cell: Cell) -> StateStorage:
 
 def create_engine(job: Job) -> Engine:
     """The model under DistributedDataParallel, at one device too."""
-    from training.torch_data_parallel import replicate_with_ddp, synchronised_by_ddp
-    from training.torch_engine import MicroBatches, optimizer_engine
-    from training.torch_model import build_on_meta, make_optimizer, materialize
-    from training.torch_setup import start
+    from frameworks.torch.torch_data_parallel import replicate_with_ddp, synchronised_by_ddp
+    from frameworks.torch.torch_engine import MicroBatches, optimizer_engine
+    from frameworks.torch.torch_model import build_on_meta, make_optimizer, materialize
+    from frameworks.torch.torch_setup import start
 
     cell = job.cell
     runtime = start(job)

@@ -8,11 +8,11 @@ holds all of them in float32 until then, or as "shards", reduced with every micr
 
 from __future__ import annotations
 
-from matrix.cells import Cell
-from matrix.shown_as import ShownAs
-from training.contract import Engine, Framework, Job
-from training.layouts import torch_reason
-from training.storage import StateStorage
+from contracts.adaptor import Engine, Framework, Job
+from contracts.cell import Cell
+from contracts.shown_as import ShownAs
+from contracts.storage import StateStorage
+from frameworks.torch.layouts import torch_reason
 
 FRAMEWORK = Framework(
     version=1,
@@ -51,10 +51,10 @@ def stored_state(cell: Cell) -> StateStorage:
 
 def create_engine(job: Job) -> Engine:
     """The model sharded over all devices; half precision is FSDP's own mixed precision, not autocast."""
-    from training.torch_data_parallel import shard_fully, synchronised_by_fsdp
-    from training.torch_engine import MicroBatches, always_synchronised, optimizer_engine
-    from training.torch_model import build_on_meta, make_optimizer, materialize
-    from training.torch_setup import start
+    from frameworks.torch.torch_data_parallel import shard_fully, synchronised_by_fsdp
+    from frameworks.torch.torch_engine import MicroBatches, always_synchronised, optimizer_engine
+    from frameworks.torch.torch_model import build_on_meta, make_optimizer, materialize
+    from frameworks.torch.torch_setup import start
 
     cell = job.cell
     runtime = start(job)

@@ -9,11 +9,11 @@ stages follow it; "gpipe" runs all forward passes first and holds all of them.
 
 from __future__ import annotations
 
-from matrix.cells import Cell
-from matrix.shown_as import ShownAs
-from training.contract import Engine, Framework, Job
-from training.layouts import stage_blocks, torch_reason
-from training.storage import StateStorage, ddp_gradient_bytes
+from contracts.adaptor import Engine, Framework, Job
+from contracts.cell import Cell
+from contracts.shown_as import ShownAs
+from contracts.storage import StateStorage, ddp_gradient_bytes
+from frameworks.torch.layouts import stage_blocks, torch_reason
 
 FRAMEWORK = Framework(
     version=1,
@@ -57,11 +57,11 @@ def create_engine(job: Job) -> Engine:
     """This rank's stage and its place in the schedule."""
     from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
 
-    from training.torch_data_parallel import replicate_with_ddp
-    from training.torch_engine import optimizer_engine
-    from training.torch_model import build_on_meta, make_optimizer, materialize
-    from training.torch_pipelining import PipelineBatches, pipeline_stage, scaled_loss
-    from training.torch_setup import start
+    from frameworks.torch.torch_data_parallel import replicate_with_ddp
+    from frameworks.torch.torch_engine import optimizer_engine
+    from frameworks.torch.torch_model import build_on_meta, make_optimizer, materialize
+    from frameworks.torch.torch_pipelining import PipelineBatches, pipeline_stage, scaled_loss
+    from frameworks.torch.torch_setup import start
 
     cell, stages = job.cell, job.cell.layout.pipeline_parallel
     runtime = start(job)

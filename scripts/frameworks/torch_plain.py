@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from matrix.cells import Cell
-from matrix.shown_as import ShownAs
-from training.contract import Engine, Framework, Job
-from training.layouts import torch_reason
+from contracts.adaptor import Engine, Framework, Job
+from contracts.cell import Cell
+from contracts.shown_as import ShownAs
+from frameworks.torch.layouts import torch_reason
 
 FRAMEWORK = Framework(version=1, environment="torch", parallelism=frozenset(), packages=("torch",))
 
@@ -22,9 +22,9 @@ def unsupported_reason(cell: Cell) -> str | None:
 
 def create_engine(job: Job) -> Engine:
     """The model as it is, on one device."""
-    from training.torch_engine import MicroBatches, optimizer_engine
-    from training.torch_model import build_on_meta, make_optimizer, materialize
-    from training.torch_setup import start
+    from frameworks.torch.torch_engine import MicroBatches, optimizer_engine
+    from frameworks.torch.torch_model import build_on_meta, make_optimizer, materialize
+    from frameworks.torch.torch_setup import start
 
     cell = job.cell
     runtime = start(job, process_group=False)

@@ -11,11 +11,11 @@ with sharding, as "shards", reduced with every micro-batch (more communication, 
 
 from __future__ import annotations
 
-from matrix.cells import Cell
-from matrix.shown_as import ShownAs
-from training.contract import Engine, Framework, Job
-from training.layouts import torch_reason
-from training.storage import StateStorage
+from contracts.adaptor import Engine, Framework, Job
+from contracts.cell import Cell
+from contracts.shown_as import ShownAs
+from contracts.storage import StateStorage
+from frameworks.torch.layouts import torch_reason
 
 FRAMEWORK = Framework(
     version=1,
@@ -60,11 +60,11 @@ def stored_state(cell: Cell) -> StateStorage:
 
 def create_engine(job: Job) -> Engine:
     """The model split over tensor ranks and replicated or sharded over data ranks."""
-    from training.torch_data_parallel import replicate_shards, shard_fully, synchronised_by_fsdp
-    from training.torch_engine import MicroBatches, always_synchronised, optimizer_engine
-    from training.torch_model import build_on_meta, make_optimizer, materialize
-    from training.torch_setup import start
-    from training.torch_tensor_parallel import (
+    from frameworks.torch.torch_data_parallel import replicate_shards, shard_fully, synchronised_by_fsdp
+    from frameworks.torch.torch_engine import MicroBatches, always_synchronised, optimizer_engine
+    from frameworks.torch.torch_model import build_on_meta, make_optimizer, materialize
+    from frameworks.torch.torch_setup import start
+    from frameworks.torch.torch_tensor_parallel import (
         split_over_tensor_ranks,
         vocabulary_parallel_loss,
         with_parallel_loss,

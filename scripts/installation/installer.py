@@ -14,9 +14,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from installation.install_plan import (
+    Plan,
+    make_plan,
+    names_of,
+    plan_words,
+    progress_words,
+    size_words,
+    tells_of_fetching,
+)
 from installation.pip_settings import UvSettings, read_pip_settings, to_uv
 from installation.pip_words import pip_failure_words
-from installation.plan import Plan, make_plan, names_of, plan_words, progress_words, size_words, tells_of_fetching
 from installation.sharing import choose_sharing, disk_use, free_bytes
 from installation.steps import run_step
 from installation.uv_words import unsupported_options, uv_failure_words

@@ -14,7 +14,7 @@ import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from launching.child import die_with_parent
+from workloads.child import die_with_parent
 
 SILENCE_S = 30.0  # without a terminal, after which a line says that the step goes on
 _MAY_BE_HIDDEN = re.compile(r"(?:\x1b\[[0-9;]*m)*(?: |$)")

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from matrix.cells import Cell
+from contracts.cell import Cell
 from metrics.alike import Conditions, Fact
-from training.process_facts import MPI_PREFIXES
+from workloads.process_facts import MPI_PREFIXES
 
 Row = dict[str, Any]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pandas as pd
 
-from atomic import replace_when_complete
-from matrix.outcomes import STATUSES
+from contracts.atomic import replace_when_complete
+from contracts.outcomes import STATUSES
 
 TEXT, INTEGER, NUMBER, BOOLEAN = "text", "integer", "number", "boolean"
 

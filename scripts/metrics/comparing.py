@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from matrix.cells import Cell
-from matrix.plan import Comparison
+from contracts.cell import Cell
 from metrics.alike import Unlike, unlike_rows
 from metrics.circumstances import Row, conditions, variable_names
 from metrics.flops import is_above_peak
 from metrics.repeats import Point, failed_repeats
 from metrics.scaling import scale_points
+from planning.plan import Comparison
 
 ABOVE_PEAK = "above the peak"
 ABOVE_PEAK_NOTE = f"not compared: {ABOVE_PEAK}, so the peak or the times are wrong"

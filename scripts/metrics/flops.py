@@ -10,7 +10,7 @@ caller writes an empty field, never a zero.
 
 from __future__ import annotations
 
-from matrix.cells import Model
+from contracts.cell import Model
 
 TRAINING_TOKENS = 300e9  # the training run that the papers' "training days" stand for
 SECONDS_PER_DAY = 86400.0

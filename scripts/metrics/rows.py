@@ -9,10 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from matrix.cells import Cell
-from matrix.outcomes import Outcome
-from matrix.plan import PlannedCell, Study, record_path
-from matrix.shown_as import ShownAs
+from contracts.cell import Cell
+from contracts.outcomes import Outcome
+from contracts.shown_as import ShownAs
 from metrics import flops
 from metrics.circumstances import Row, circumstance_columns
 from metrics.columns import COLUMNS, INTEGER, NUMBER, measurements_frame
@@ -20,6 +19,7 @@ from metrics.comparing import Compared, add_comparison
 from metrics.losses import global_losses, losses_to_text
 from metrics.peaks import MEASURED, machine_peaks, measured_peak, peak_of_record
 from metrics.timing import timing_of_ranks
+from planning.plan import PlannedCell, Study, record_path
 
 BYTES_PER_GIB = 2**30
 # What a record can break that its schema does not see. The rows of the others are written all the same.

@@ -65,7 +65,7 @@ class _Ratio:
 def scale_points(points: Sequence[Point], scaling: str, baseline_policy: str) -> list[Scaled]:
     """Return one `Scaled` for each point of one comparison, in the points' order.
 
-    `scaling` is one of matrix.plan.SCALINGS, `baseline_policy` one of matrix.plan.BASELINES.
+    `scaling` is one of planning.plan.SCALINGS, `baseline_policy` one of planning.plan.BASELINES.
     """
     layouts = [layout_time(repeats) for repeats in _grouped(points, _layout_key).values()]
     mixed = mixed_reason(points, scaling)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metrics.spread import mean, sample_deviation
-from training.loop import NUM_BATCHES, NUM_WARMUP_BATCHES
+from workloads.training.loop import NUM_BATCHES, NUM_WARMUP_BATCHES
 
 NUM_TIMED = NUM_BATCHES - NUM_WARMUP_BATCHES
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from papers.axonn_displays import ComparedResult, displays
-from papers.figure_forms import FULL, Form
-from papers.hyperparameters import hyperparameters
-from papers.leads import lead_over_best_other
-from papers.published import Published, published_beside
-from papers.rendering import DISPLAYS
-from papers.results import Result, grouped, results_of
-from papers.study_data import StudyData
+from reporting.figure_forms import FULL, Form
+from reporting.hyperparameters import hyperparameters
+from reporting.leads import lead_over_best_other
+from reporting.published import Published, published_beside
+from reporting.rendering import DISPLAYS
+from reporting.results import Result, grouped, results_of
+from reporting.scaling_displays import ComparedResult, displays
+from reporting.study_data import StudyData
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -131,7 +131,7 @@ def _published_columns(published: Sequence[Published]) -> dict[str, Any]:
 def _figure(name: str) -> Callable[..., Figure]:
     def draw(data: StudyData, form: Form = FULL) -> Figure:
         # Not at the top: matplotlib and seaborn take seconds to import, and tables need neither.
-        from papers import axonn_figures
+        from reporting import scaling_figures as axonn_figures
 
         return getattr(axonn_figures, name)(data, form)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from matrix.cells import Cell
+from contracts.cell import Cell
 from metrics.losses import losses_from_text, max_relative_difference
-from papers.endings import REASON_CHARACTERS, shortened, status_text
-from papers.rendering import DISPLAYS, EMPTY, Display
-from papers.results import is_true
-from papers.study_data import StudyData
+from reporting.absent_results import REASON_CHARACTERS, shortened, status_text
+from reporting.rendering import DISPLAYS, EMPTY, Display
+from reporting.results import is_true
+from reporting.study_data import StudyData
 
 REFERENCE_FRAMEWORK = "torch_plain"
 TOLERANCE = 1e-4

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from contracts.cell import Cell
+from contracts.placement import ranks_by_node
 from corpus.verify import TRAINING_SPLIT
-from launching.placement import ranks_by_node
-from matrix.cells import Cell
 
 # Statuses under which every rank ran to its end.
 COMPLETE = ("ok", "nan")
@@ -65,7 +65,7 @@ def _ranks(record: Mapping[str, Any], cell: Cell) -> Iterator[str]:
         if rank["local_rank"] != local[number]:
             yield f"rank {number} has the local rank {rank['local_rank']}, and its place on its node is {local[number]}"
     if not complete:
-        return  # nodes that could not tell their names any more go by their number (launching/step.py)
+        return  # nodes that could not tell their names any more go by their number (launcher/step.py)
     degree = cell.layout.data_parallel
     shares = {(rank["data_rank"], rank["data_size"]) for rank in ranks}
     if shares != {(share, degree) for share in range(degree)}:

@@ -1,8 +1,8 @@
 """Say why no run can have left a record: such a record counts as missing, and its cell is measured again.
 
-Every rule here follows from what the loop, the launcher and the clocks do (training/loop.py, launching/part.py), so a
-record that breaks one was damaged or edited. A rule that a real run could break, however seldom, does not belong here:
-the record would be thrown away with the hours that it took.
+Every rule here follows from what the loop, the launcher and the clocks do (workloads/training/loop.py,
+launcher/part.py), so a record that breaks one was damaged or edited. A rule that a real run could break, however
+seldom, does not belong here: the record would be thrown away with the hours that it took.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from matrix.cells import Cell
+from contracts.cell import Cell
 from records.belonging import COMPLETE, misplacements
-from training.loop import NUM_BATCHES
+from workloads.training.loop import NUM_BATCHES
 
 RANK_SERIES = ("batch_start_s", "batch_end_s", "input_time_s", "losses")
 # Python's clocks count nanoseconds in a signed integer of 64 bits, and so do the systems below them.

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from launching.results import Failure, now, write_failure
-from matrix.outcomes import KINDS_THAT_STAY, Outcome
-from matrix.plan import Study, record_path
+from contracts.outcomes import KINDS_THAT_STAY, Outcome
+from launcher.verdicts import Failure, now, write_failure
+from planning.plan import Study, record_path
 
 Outcomes = Mapping[tuple[str, int], Outcome]
 

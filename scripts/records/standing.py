@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from launching.results import Failure, remove_stray_failure
-from matrix.outcomes import Outcome
-from matrix.plan import Study, record_path, without_record
-from records.reading import read_outcomes
-from scheduling.endings import NOTHING_KNOWN, Account, Key, ask_slurm_for_reasons
-from scheduling.queue import Queue, SlurmJob, look_at_queue
+from contracts.outcomes import Outcome
+from launcher.slurm.job_endings import NOTHING_KNOWN, Account, Key, ask_slurm_for_reasons
+from launcher.slurm.queue import Queue, SlurmJob, look_at_queue
+from launcher.verdicts import Failure, remove_stray_failure
+from planning.plan import Study, record_path, without_record
+from records.reader import read_outcomes
 
 
 def outcomes_now(

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from matrix.plan import Study, study_folder
-from papers.captions import counted, units_of
-from papers.leads import AHEAD, ONE_REPEAT, WITHIN_SPREAD, lead_over_best_other
-from papers.results import Result, grouped, results_of
-from papers.study_data import StudyData, load_study_data
-from terminal.cells import shown_path
-from terminal.words import counted_words
+from planning.plan import Study, study_folder
+from reporting.captions import counted, units_of
+from reporting.leads import AHEAD, ONE_REPEAT, WITHIN_SPREAD, lead_over_best_other
+from reporting.results import Result, grouped, results_of
+from reporting.study_data import StudyData, load_study_data
+from terminal.short_words import counted_words
+from terminal.shown_cells import shown_path
 
 NOTHING = "no point has comparable results of two frameworks, so nobody is called the fastest"
 SCALINGS = ("strong", "weak_batch", "weak_model")

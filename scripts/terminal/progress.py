@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from terminal.cells import Columns, Key, ShownCell, cell_of_job, columns_for, with_short_layouts
-from terminal.endings import CellEnd, batch_of, ending_with_record, ending_without_record, is_running
-from terminal.steps import LONG_STEPS, OUTPUT_NOUNS, outputs_text, step_words
+from terminal.cell_endings import CellEnd, batch_of, ending_with_record, ending_without_record, is_running
+from terminal.run_steps import LONG_STEPS, OUTPUT_NOUNS, outputs_text, step_words
+from terminal.short_words import counted_words, time_text
+from terminal.shown_cells import Columns, Key, ShownCell, cell_of_job, columns_for, with_short_layouts
 from terminal.time_left import time_left_text
-from terminal.words import counted_words, time_text
-from training.loop import NUM_BATCHES
+from workloads.training.loop import NUM_BATCHES
 
 CELL_RULE = "train_cell"
 

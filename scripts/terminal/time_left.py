@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from metrics.spread import mean
-from terminal.cells import ShownCell
-from terminal.words import time_text
+from terminal.short_words import time_text
+from terminal.shown_cells import ShownCell
 
 # What makes one cell like another, the likest first.
 LIKENESSES: tuple[Callable[[ShownCell], Any], ...] = (

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from training.contract import Framework
+from contracts.adaptor import Framework
 
 FRAMEWORK = Framework(version=1, environment="nothing", parallelism=frozenset({"data"}), packages=("numpy",))
 

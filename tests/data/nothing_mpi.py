@@ -2,8 +2,8 @@
 
 import time
 
+from contracts.adaptor import Framework
 from frameworks import nothing
-from training.contract import Framework
 
 FRAMEWORK = Framework(
     version=1, environment="axonn_paper", parallelism=frozenset({"data"}), packages=("mpi4py",), mpi=True

@@ -7,8 +7,8 @@ tell.
 
 from __future__ import annotations
 
-from matrix.cells import Cell
-from training.contract import Engine, Framework, Job
+from contracts.adaptor import Engine, Framework, Job
+from contracts.cell import Cell
 
 FRAMEWORK = Framework(
     version=1,
@@ -28,9 +28,9 @@ def create_engine(job: Job) -> Engine:
     """A whole model on every rank, and no word between them, or one too many."""
     import torch.distributed as dist
 
-    from training.torch_engine import MicroBatches, optimizer_engine
-    from training.torch_model import build_on_meta, make_optimizer, materialize
-    from training.torch_setup import start
+    from frameworks.torch.torch_engine import MicroBatches, optimizer_engine
+    from frameworks.torch.torch_model import build_on_meta, make_optimizer, materialize
+    from frameworks.torch.torch_setup import start
 
     cell = job.cell
     runtime = start(job)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from cluster import SYSTEM, Cluster, make_cluster
-from matrix.studies import load_study
+from planning.job_resources import cell_resources
+from planning.studies import load_study
 from project import Run, ended_afterwards
 from sandbox import Sandbox
-from scheduling.resources import cell_resources
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from cluster import SYSTEM, Cluster, make_cluster
-from matrix.studies import load_study
+from launcher.slurm.queue import job_comment
+from planning.studies import load_study
 from project import ended_afterwards
 from sandbox import Sandbox
-from scheduling.queue import job_comment
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -17,9 +17,9 @@ import psutil
 import pytest
 
 from cluster import Cluster, make_cluster
-from launching.results import Failure, write_failure
-from matrix.plan import record_path
-from matrix.studies import load_study
+from launcher.verdicts import Failure, write_failure
+from planning.plan import record_path
+from planning.studies import load_study
 from project import ended_afterwards
 from sandbox import Sandbox
 
@@ -99,7 +99,7 @@ def elsewhere(*command: str) -> list[str]:
 def kinds(cluster: Cluster) -> list[str]:
     """What a report that is written elsewhere says of the waiting cell."""
     project = cluster.project
-    report = elsewhere(sys.executable, "scripts/make_report.py", "tiny", "--system", "cluster", "--partial")
+    report = elsewhere(sys.executable, "scripts/write_outputs.py", "tiny", "--system", "cluster", "--partial")
     run = project.finish(report, 120)
     assert run.returncode == 0, run.output
     with (project.root / "results/cluster/tiny/measurements.csv").open(newline="") as file:

@@ -1,6 +1,6 @@
 """As a script, under a framework's own Python: hold the engine of each named adaptor to the contract, on one rank.
 
-Prints one line of JSON, adaptor -> what it does otherwise than `training/contract.py` says (empty where all is well).
+Prints one line of JSON, adaptor -> what it does otherwise than `contracts/adaptor.py` says (empty where all is well).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ SETTING_TYPES = (str, int, float, bool, type(None))  # what the record's schema 
 
 def faults(name: str, cell: Any) -> list[str]:
     """What is wrong with an adaptor's engine, in words."""
-    from matrix.frameworks import load_adaptor
-    from training.contract import REPORTED, Job
+    from contracts.adaptor import REPORTED, Job
+    from planning.adaptors import load_adaptor
 
     engine = load_adaptor(name).create_engine(Job(cell, 0, 1, 0))
     found: list[str] = []
@@ -58,8 +58,8 @@ def faults(name: str, cell: Any) -> list[str]:
 
 def main() -> None:
     sys.path[:0] = [str(SCRIPTS), str(TESTS / "data")]
-    from matrix.cells import cell_from_identity
-    from training.rendezvous import meeting_variables
+    from contracts.cell import cell_from_identity
+    from workloads.rendezvous import meeting_variables
 
     identities = json.loads(sys.argv[1])
     answers = {}

@@ -12,14 +12,14 @@ import jsonschema
 import pandas as pd
 import yaml
 
+from contracts.cell import Cell, Layout, Model
+from contracts.outcomes import Outcome
+from contracts.placement import ranks_by_node
 from corpus.sources import Corpus
-from launching.placement import ranks_by_node
-from matrix.cells import Cell, Layout, Model
-from matrix.outcomes import Outcome
-from matrix.plan import Comparison, PlannedCell, Study
-from matrix.systems import System
 from metrics.rows import measurement_rows
-from papers.study_data import StudyData, study_data
+from planning.plan import Comparison, PlannedCell, Study
+from reporting.study_data import StudyData, study_data
+from settings.systems import System
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = Corpus(name="bundled", source="bundled", revision="1", splits=("train",))
@@ -127,7 +127,7 @@ def make_record(
         "command": ["launch.py"],
         "git_commit": "0" * 40,
         "git_dirty": False,
-        "code": {"scripts/training/loop.py": "0" * 64},
+        "code": {"scripts/workloads/training/loop.py": "0" * 64},
         "launch": {
             "system": system,
             "hosts": [f"host{node}" for node in range(cell.num_nodes)],

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from matrix.cells import Cell, cell_from_identity
-from training.batches import BatchReader
-from training.contract import Job
-from training.rendezvous import meeting_variables
+from contracts.adaptor import Job
+from contracts.cell import Cell, cell_from_identity
+from workloads.rendezvous import meeting_variables
+from workloads.training.batches import BatchReader
 
 TESTS = Path(__file__).resolve().parent.parent
 SCRIPTS = TESTS.parent / "scripts"

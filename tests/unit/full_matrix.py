@@ -16,19 +16,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from contracts.cell import Cell
+from contracts.outcomes import Outcome
 from factories import LOSSES, ROOT, make_record, ok
-from matrix.cells import Cell
-from matrix.config import check_config, read_yaml
-from matrix.frameworks import load_adaptor
-from matrix.memory_estimate import GIB, estimate_for
-from matrix.outcomes import Outcome
-from matrix.plan import PlannedCell, Study
-from matrix.studies import expand_study, load_hardware, load_models, load_system
 from metrics.columns import write_measurements
 from metrics.flops import recomputing_flops_per_step
 from metrics.rows import measurement_rows
-from papers.reference import read_reference
-from papers.study_data import StudyData, study_data
+from planning.adaptors import load_adaptor
+from planning.memory_estimate import GIB, estimate_for
+from planning.plan import PlannedCell, Study
+from planning.studies import expand_study, load_hardware, load_models, load_system
+from reporting.reference import read_reference
+from reporting.study_data import StudyData, study_data
+from settings.config import check_config, read_yaml
 
 SYSTEM = "example-summit-like"
 DEVICE, DEVICE_NAME = "V100", "Tesla V100-SXM2-16GB"

@@ -15,9 +15,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from contracts.cell import Cell, cell_from_identity
 from framework_processes import PATHS
-from matrix.cells import Cell, cell_from_identity
-from training.rendezvous import LOOPBACK, meeting_variables
+from workloads.rendezvous import LOOPBACK, meeting_variables
 
 TIMEOUT_S = 120.0
 
@@ -76,8 +76,8 @@ def stage_peaks(cells: Sequence[Cell]) -> list[list[int]]:
 def _first_step_bytes(cell: Cell) -> int:
     import numpy as np
 
+    from contracts.adaptor import Job
     from frameworks import torch_pipeline
-    from training.contract import Job
 
     rank = int(os.environ["RANK"])
     with closing(torch_pipeline.create_engine(Job(cell, rank, cell.num_gpus, rank))) as engine:

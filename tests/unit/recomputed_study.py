@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contracts.cell import Cell, Layout, Model
 from factories import HARDWARE, PAPER_12B, SMALL, TINY, make_cell, make_comparison, make_record, make_study, planned
-from matrix.cells import Cell, Layout, Model
-from matrix.plan import Comparison, Obstacle, PlannedCell, Study, record_path
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
+from planning.plan import Comparison, Obstacle, PlannedCell, Study, record_path
 from recomputation import A100, V100, Key, Numbers, read_records
 from recomputed_tables import Planned
-from records.reading import read_outcomes
+from records.reader import read_outcomes
 
 PAPER_24B = dataclasses.replace(PAPER_12B, name="axonn-24b", hidden_size=6336, num_heads=36)
 DEEP = dataclasses.replace(SMALL, name="deep", num_layers=8)

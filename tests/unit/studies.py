@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from matrix.cells import Model
-from matrix.config import check_config
-from matrix.errors import ConfigError
-from matrix.plan import Study
-from matrix.studies import expand_study
-from matrix.systems import System
+from contracts.cell import Model
+from contracts.errors import ConfigError
+from planning.plan import Study
+from planning.studies import expand_study
+from settings.config import check_config
+from settings.systems import System
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = {

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from scheduling.asking import QueueError, ask_slurm, asking_environment, this_user
+from launcher.slurm.asking import QueueError, ask_slurm, asking_environment, this_user
 
 NARROWING = {
     **{"SQUEUE_PARTITION": "low", "SQUEUE_FORMAT": "%i", "SACCT_FORMAT": "State", "SINFO_SORT": "N"},

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import await_jobs
-from launching.results import Failure, clear_former_launch, write_failure
-from scheduling.asking import QueueError
-from scheduling.queue import SlurmJob
+from launcher.slurm.asking import QueueError
+from launcher.slurm.queue import SlurmJob
+from launcher.verdicts import Failure, clear_former_launch, write_failure
 
 
 def job(state: str) -> SlurmJob:

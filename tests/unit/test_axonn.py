@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import factories
+from contracts.cell import Cell, Model
 from framework_processes import train_cells
 from frameworks import axonn
-from matrix.cells import Cell, Model
 
 # The first test that needs it may have to install the environment.
 pytestmark = pytest.mark.timeout(900)

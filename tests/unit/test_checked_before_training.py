@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import frameworks
-from matrix.cells import Cell
-from matrix.errors import ConfigError
-from matrix.frameworks import environment_identity, load_adaptor
-from matrix.studies import load_study
-from papers.loading import check_cells, check_outputs
-from papers.reference import read_reference
+from contracts.cell import Cell
+from contracts.errors import ConfigError
+from papers import check_cells, check_outputs
+from planning.adaptors import environment_identity, load_adaptor
+from planning.studies import load_study
+from reporting.reference import read_reference
 from studies import expand, study_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -163,7 +163,7 @@ def test_an_adaptor_whose_declaration_is_wrong(
     values = {"version": "1", "environment": '"torch"', "parallelism": 'frozenset({"data"})', **changes}
     declared = ", ".join(f"{key}={value}" for key, value in values.items())
     (tmp_path / f"{name}.py").write_text(
-        f"from training.contract import Framework\nFRAMEWORK = Framework({declared})\n"
+        f"from contracts.adaptor import Framework\nFRAMEWORK = Framework({declared})\n"
         "def unsupported_reason(cell): ...\ndef create_engine(job): ...\n"
     )
     with pytest.raises(ConfigError, match=rf"scripts/frameworks/{name}\.py: {expected}"):

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from launching import step
-from launching.exchange import Exchange
-from launching.part import LaunchPlan
-from launching.processes import Closing, Limits, LogWriter, RankCommand, run_ranks, start_process
-from launching.starters import Starter
+from launcher import step
+from launcher.part import LaunchPlan
+from launcher.processes import Closing, Limits, LogWriter, RankCommand, run_ranks, start_process
+from launcher.starters import Starter
+from workloads.exchange import Exchange
 
 # A rank without a framework: it leaves a result where it is told to, then does what it is told to.
 RANK = """
 import os, signal, sys, time
 from pathlib import Path
-from launching.exchange import Exchange
+from workloads.exchange import Exchange
 exchange, rank, leaves_result, then = Exchange(Path(sys.argv[1])), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 if leaves_result == "yes":
     exchange.write_result(rank, {"world_size": 2})

@@ -1,4 +1,4 @@
-"""One record that cannot be used costs no other row: collect.py, make_report.py and status.py on made-up records."""
+"""One record that cannot be used costs no other row: collect.py, write_outputs.py and status.py on made-up records."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from factories import make_record
-from matrix.plan import PlannedCell, record_path
-from matrix.studies import load_study
 from metrics.columns import read_measurements
+from planning.plan import PlannedCell, record_path
+from planning.studies import load_study
 from project_copy import copy_project_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,7 +109,7 @@ def test_a_record_that_cannot_be_read_costs_no_other_row(results: Results) -> No
 def test_a_report_of_what_there_is_sets_the_damaged_aside_too(results: Results) -> None:
     """Else a call that writes only what there is would pass for up to date with a record that does not count."""
     results.path("torch_fsdp").write_text("{")
-    done = results.run("make_report.py", "few", "--partial")
+    done = results.run("write_outputs.py", "few", "--partial")
     assert done.returncode == 0, done.stderr
     rows = results.rows("results/local/few/measurements.csv")
     assert [rows[name]["status"] for name in ("torch_ddp", "torch_plain", "torch_fsdp")] == ["ok", "ok", "missing"]

@@ -14,6 +14,8 @@ import pandas as pd
 import pytest
 
 from compare_systems import write_comparison
+from contracts.cell import Cell, Layout
+from contracts.outcomes import Outcome
 from factories import (
     HARDWARE,
     ROOT,
@@ -26,15 +28,13 @@ from factories import (
     ok,
     planned,
 )
-from matrix.cells import Cell, Layout
-from matrix.outcomes import Outcome
-from matrix.plan import Obstacle, Study
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
-from papers.latex_tables import to_latex
-from papers.rendering import to_markdown
-from papers.systems_comparison import systems_comparison
+from planning.plan import Obstacle, Study
 from project_copy import copy_project_files
+from reporting.latex_tables import to_latex
+from reporting.rendering import to_markdown
+from reporting.systems_comparison import systems_comparison
 
 V100 = {"device": "cuda", "device_name": "Tesla V100-SXM2-16GB"}
 A100 = {"device": "cuda", "device_name": "NVIDIA A100-SXM4-40GB"}

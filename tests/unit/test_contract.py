@@ -1,4 +1,4 @@
-"""Every adaptor that a study names keeps to training/contract.py: what it declares, what it says, how it acts."""
+"""Every adaptor that a study names keeps to contracts/adaptor.py: what it declares, what it says, how it acts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 import factories
-from matrix.cells import Cell, Layout, Model, cell_from_identity
-from matrix.frameworks import environment_identity, load_adaptor
-from training.contract import Framework
-from training.storage import StateStorage
+from contracts.adaptor import Framework
+from contracts.cell import Cell, Layout, Model, cell_from_identity
+from contracts.storage import StateStorage
+from planning.adaptors import environment_identity, load_adaptor
 
 ROOT = Path(__file__).resolve().parents[2]
 AXES = {"data", "tensor", "pipeline"}
@@ -71,7 +71,7 @@ def test_its_declaration(name: str) -> None:
 def test_it_is_read_without_its_packages(name: str) -> None:
     blocked = ("torch", "deepspeed", "megatron", "axonn", "mpi4py", "horovod", "jax", "tensorflow", "ray", "accelerate")
     program = "import sys\n" + "".join(f"sys.modules[{module!r}] = None\n" for module in blocked)
-    program += f"from matrix.frameworks import load_adaptor\nload_adaptor({name!r})"
+    program += f"from planning.adaptors import load_adaptor\nload_adaptor({name!r})"
     environment = os.environ | {"PYTHONPATH": str(ROOT / "scripts")}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cores import available_cores, cpu_quota
-from launching.host_load import read_host_clock
+from contracts.cores import available_cores, cpu_quota
+from launcher.host_load import read_host_clock
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 GROUPS = {
@@ -60,8 +60,9 @@ def test_no_quota(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_real_process_on_one_core() -> None:
-    program = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); from cores import available_cores\n"
-    program += "from launching.host_load import read_host_clock\nprint(available_cores(), read_host_clock().cores)"
+    program = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+    program += "from contracts.cores import available_cores\n"
+    program += "from launcher.host_load import read_host_clock\nprint(available_cores(), read_host_clock().cores)"
     done = subprocess.run([sys.executable, "-c", program], cwd=SCRIPTS, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1", "1"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from atomic import TEMPORARY_SUFFIX, replace_when_complete, write_json
+from contracts.atomic import TEMPORARY_SUFFIX, replace_when_complete, write_json
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -55,7 +55,7 @@ def test_a_reader_keeps_the_old_content(tmp_path):
 
 def test_a_killed_writer_leaves_no_file_of_that_name(tmp_path):
     code = (
-        "import os, sys; from atomic import replace_when_complete\n"
+        "import os, sys; from contracts.atomic import replace_when_complete\n"
         "with replace_when_complete(sys.argv[1]) as file:\n"
         "    file.write('half'); file.flush(); os.kill(os.getpid(), 9)\n"
     )

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 import factories
+from contracts.adaptor import Job
+from contracts.cell import Cell, Model
 from framework_processes import STEPS, train_cells
 from frameworks import deepspeed
-from matrix.cells import Cell, Model
-from training.contract import Job
-from training.gpt import GPT, Block
-from training.weights import parameter_shapes
+from frameworks.torch.decoder import GPT, Block
+from models.weights import parameter_shapes
 
 TOLERANCE = 1e-4
 TIMEOUT_S = 900  # about 100 s on two idle cores: importing DeepSpeed takes every rank 10 s

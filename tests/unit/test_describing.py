@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
+from contracts.errors import ConfigError
 from describing.answers import Answers, read_answers
 from describing.devices import matching_devices
 from describing.draft import MARK, PLACEHOLDER, draft_of
 from describing.site import GPUS, site_of
-from matrix.errors import ConfigError
-from matrix.studies import load_hardware, load_study
-from scheduling.budget import budget
-from scheduling.resources import cell_resources
+from planning.budget import budget
+from planning.job_resources import cell_resources
+from planning.studies import load_hardware, load_study
 from studies import ROOT
 
 CLUSTERS = ROOT / "tests" / "data" / "clusters"

@@ -15,13 +15,13 @@ import pytest
 import yaml
 
 import frameworks
-from matrix.cells import Model
-from matrix.checks import check_model
-from matrix.config import check_config, load_schema
-from matrix.frameworks import adaptor_names, load_adaptor
-from matrix.studies import CLUSTER, expand_study, load_hardware, load_models, study_names
+from contracts.cell import Model
 from metrics.columns import COLUMNS
-from papers.loading import load_paper, paper_names
+from papers import load_paper, paper_names
+from planning.adaptors import adaptor_names, load_adaptor
+from planning.checks import check_model
+from planning.studies import CLUSTER, expand_study, load_hardware, load_models, study_names
+from settings.config import check_config, load_schema
 from studies import ROOT, cpu_system
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -218,7 +218,7 @@ def test_commands_of_a_page_name_real_studies_and_options(page: str) -> None:
     for words in re.findall(r"\./run((?: [^`\s#]+)*)", text):
         targets = re.sub(r"(--config|--configfile|--profile) \S+", "", words).split()
         assert all(word == "-n" or word in known or word == "<study>" for word in targets), words
-    status = (ROOT / "scripts/status.py").read_text() + (ROOT / "scripts/make_report.py").read_text()
+    status = (ROOT / "scripts/status.py").read_text() + (ROOT / "scripts/write_outputs.py").read_text()
     for option in re.findall(r"(?:status|make_report)\.py[^`\n]*?(--[\w-]+)", text):
         assert f'"{option}"' in status, option
     assert not (set(re.findall(r"\./test (--[\w-]+)", text)) - {"--quick", "--long"})
@@ -294,10 +294,10 @@ def test_the_example_framework_builds_and_trains(
     """On one rank; two would need processes that find the example."""
     import numpy as np
 
-    from matrix.cells import Cell, Layout
-    from training.contract import Job
-    from training.loop import NUM_BATCHES, run_batches
-    from training.rendezvous import meeting_variables
+    from contracts.adaptor import Job
+    from contracts.cell import Cell, Layout
+    from workloads.rendezvous import meeting_variables
+    from workloads.training.loop import NUM_BATCHES, run_batches
 
     shape = Model("tiny", num_layers=1, hidden_size=8, num_heads=1, seq_length=8, vocab_size=64)
     layout = Layout(1, options={"bucket_mib": 1}, default_options={"bucket_mib": 25})

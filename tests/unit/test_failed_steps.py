@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from launching.results import Failure, log_tail, now, read_failure, write_failure
-from matrix.outcomes import KINDS, Outcome
-from matrix.plan import Study, record_path
-from matrix.sources import SCRIPTS
-from records.reading import read_outcomes
-from scheduling.failed_steps import note_failed_steps, step_errors
-from scheduling.queue import KINDS as SLURM_KINDS
-from scheduling.queue import slurm_log
+from contracts.outcomes import KINDS, Outcome
+from launcher.slurm.failed_steps import note_failed_steps, step_errors
+from launcher.slurm.queue import KINDS as SLURM_KINDS
+from launcher.slurm.queue import slurm_log
+from launcher.verdicts import Failure, log_tail, now, read_failure, write_failure
+from planning.plan import Study, record_path
+from records.code_digests import SCRIPTS
+from records.reader import read_outcomes
 from status import state_of
 from studies import comparison, expand, study_config
 

@@ -12,6 +12,8 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
+from contracts.cell import Model
+from contracts.outcomes import Outcome
 from factories import (
     PAPER_12B,
     TINY,
@@ -26,16 +28,14 @@ from factories import (
 )
 from figure_boxes import covering_texts, drawn, texts_of
 from full_matrix import NAMES, NO_BASELINE, REFERENCE, STRONG, TWO_DEVICES, WEAK, full_data, full_study
-from matrix.cells import Model
-from matrix.frameworks import frameworks_shown_as
-from matrix.outcomes import Outcome
-from matrix.plan import Obstacle
 from papers import axonn
-from papers.figure_forms import COLUMN, FORMS, SMALLEST_PT, Form
-from papers.figures import drawing_style, log_ticks, save_figure
-from papers.reference import read_reference
-from papers.results import results_of
-from papers.study_data import StudyData
+from planning.adaptors import frameworks_shown_as
+from planning.plan import Obstacle
+from reporting.figure_forms import COLUMN, FORMS, SMALLEST_PT, Form
+from reporting.figures import drawing_style, log_ticks, save_figure
+from reporting.reference import read_reference
+from reporting.results import results_of
+from reporting.study_data import StudyData
 
 pytestmark = pytest.mark.slow
 

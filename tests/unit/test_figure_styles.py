@@ -9,9 +9,9 @@ import pytest
 from coloraide import Color
 
 from factories import data_of, make_cell, measured_cells
-from matrix.frameworks import frameworks_shown_as
-from papers.figure_styles import COLORS, HATCHES, MARKERS, framework_styles, style_at
-from papers.results import results_of
+from planning.adaptors import frameworks_shown_as
+from reporting.figure_styles import COLORS, HATCHES, MARKERS, framework_styles, style_at
+from reporting.results import results_of
 
 # CIELAB distances: between colours, and between their lightness, which is what is left of them in grey. About 2.3 is
 # just noticed where two areas touch (Mahy, Van Eycken and Oosterlinck 1994).

@@ -5,6 +5,7 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 from matplotlib.text import Text
 
+from contracts.outcomes import Outcome
 from factories import (
     HARDWARE,
     SMALL,
@@ -19,15 +20,16 @@ from factories import (
     ok,
     planned,
 )  # fmt: skip
-from make_figures import main, write_figure
-from matrix.outcomes import Outcome
-from matrix.plan import Obstacle
+from make_figures import main
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
-from papers import axonn, axonn_figures
-from papers.figure_forms import file_endings
-from papers.figures import IDEAL
-from papers.rendering import DISPLAYS
+from papers import axonn
+from planning.plan import Obstacle
+from reporting import scaling_figures as axonn_figures
+from reporting.figure_files import write_figure
+from reporting.figure_forms import file_endings
+from reporting.figures import IDEAL
+from reporting.rendering import DISPLAYS
 
 
 def figure_study(repeats=1):
@@ -174,7 +176,13 @@ def test_files_are_the_same_every_time_whatever_the_order_of_rows(tmp_path):
     measurements = measurement_rows(*figure_study(), HARDWARE)
     for name, frame in (("one", measurements), ("two", measurements.sample(frac=1, random_state=1))):
         write_measurements(frame, tmp_path / name / "measurements.csv")
-        paths = write_figure(tmp_path / name / "measurements.csv", "axonn", "strong_scaling", None, tmp_path / name)
+        paths = write_figure(
+            tmp_path / name / "measurements.csv",
+            axonn.FIGURES["strong_scaling"],
+            "strong_scaling",
+            None,
+            tmp_path / name,
+        )
         assert [p.name for p in paths] == [f"strong_scaling{ending}" for ending in file_endings()]
     assert file_endings() == (".svg", ".pdf", ".png", "_column.pdf")
     for ending in file_endings():

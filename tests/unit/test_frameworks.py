@@ -13,16 +13,17 @@ import pytest
 import torch
 
 import factories
+from contracts.adaptor import Job, NotAvailable
+from contracts.cell import Cell, Model
 from framework_processes import SCRIPTS, STEPS, train_cells
 from frameworks import torch_ddp, torch_fsdp, torch_pipeline, torch_plain, torch_tensor
-from matrix.cells import Cell, Model
-from training import memory, torch_model
-from training.contract import Job, NotAvailable
-from training.gpt import GPT
-from training.layouts import stage_blocks
-from training.torch_engine import MicroBatches
-from training.torch_model import LOSS_SCALE, build_on_meta, make_optimizer, materialize
-from training.torch_setup import device_name
+from frameworks.torch import torch_model
+from frameworks.torch.decoder import GPT
+from frameworks.torch.layouts import stage_blocks
+from frameworks.torch.torch_engine import MicroBatches
+from frameworks.torch.torch_model import LOSS_SCALE, build_on_meta, make_optimizer, materialize
+from frameworks.torch.torch_setup import device_name
+from workloads import memory
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -19,16 +19,16 @@ import pytest
 import yaml
 
 from config_mutations import mutated_config
-from matrix.cells import identity_hash
-from matrix.config import read_config
-from matrix.errors import ConfigError
-from matrix.frameworks import load_adaptor
-from matrix.plan import Study, index_cells
-from matrix.plan_lines import missing_lines, plan_lines
-from matrix.predictions import cell_estimate
-from matrix.studies import load_hardware, load_study
-from scheduling.budget import budget
-from scheduling.resources import cell_resources
+from contracts.cell import identity_hash
+from contracts.errors import ConfigError
+from planning.adaptors import load_adaptor
+from planning.budget import budget
+from planning.job_resources import cell_resources
+from planning.plan import Study, index_cells
+from planning.plan_lines import missing_lines, plan_lines
+from planning.predictions import cell_estimate
+from planning.studies import load_hardware, load_study
+from settings.config import read_config
 from studies import ROOT
 
 CASES = 1_000

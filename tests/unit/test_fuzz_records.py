@@ -19,18 +19,18 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from contracts.cell import Layout
+from contracts.outcomes import RECORDED_STATUSES, Outcome
 from factories import HARDWARE, ROOT, SMALL, TINY, make_cell, make_comparison, make_record, make_study, ok, planned
-from make_figures import write_figure
-from make_tables import write_frame
-from matrix.cells import Layout
-from matrix.outcomes import RECORDED_STATUSES, Outcome
-from matrix.plan import PlannedCell, Study
 from metrics.columns import COLUMNS, NUMBER, TEXT, read_measurements, write_measurements
 from metrics.rows import measurement_rows
-from papers import axonn, parity
-from papers.study_data import load_study_data
+from papers import axonn, find_figure, parity
+from planning.plan import PlannedCell, Study
 from record_mutations import mutated_text
-from records.reading import read_outcome
+from records.reader import read_outcome
+from reporting.figure_files import write_figure
+from reporting.study_data import load_study_data
+from reporting.table_files import write_frame
 
 Outcomes = dict[tuple[str, int], Outcome]
 CASES = 1_000
@@ -165,7 +165,7 @@ def check_tables(measurements: Path, folder: Path, *, figures: bool) -> None:
                 numbers = [value for value in frame[column] if isinstance(value, float)]
                 assert not any(math.isinf(number) for number in numbers), f"{table}: {column}: {numbers}"
         for figure in paper.FIGURES if figures else ():
-            write_figure(measurements, name, figure, reference, folder)
+            write_figure(measurements, find_figure(name, figure), figure, reference, folder)
 
 
 @cache

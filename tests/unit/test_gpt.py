@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from contracts.cell import Model
 from factories import PAPER_12B
-from matrix.cells import Model
-from training.gpt import CHECKPOINTING_MODES, GPT
-from training.weights import initial_weight, parameter_shapes
+from frameworks.torch.decoder import CHECKPOINTING_MODES, GPT
+from models.weights import initial_weight, parameter_shapes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

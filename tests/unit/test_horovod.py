@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import factories
+from contracts.adaptor import Job, NotAvailable
+from contracts.cell import Cell, Model
 from framework_processes import STEPS, train_cells
 from frameworks import horovod
-from matrix.cells import Cell, Model
-from training.contract import Job, NotAvailable
 
 TOLERANCE = 1e-4
 MODEL = Model("tiny", num_layers=2, hidden_size=32, num_heads=4, seq_length=32, vocab_size=512)

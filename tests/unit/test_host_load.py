@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launching.host_load import HostClock, others_cpu_s, read_host_clock, spent_s
+from launcher.host_load import HostClock, others_cpu_s, read_host_clock, spent_s
 from metrics.circumstances import others_cpu_percent
 
 

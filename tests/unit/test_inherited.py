@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from launching.environment import shared_settings
-from launching.inherited import MPIEXEC, rank_environment, starting_environment, tells_a_place
-from launching.login_shell import dropped_settings, without_shell_settings
-from launching.part import LaunchPlan, run_part
-from launching.placement import NODE_VARIABLE
-from launching.processes import Limits, LogWriter
-from matrix.sources import SCRIPTS
+from contracts.inherited import MPIEXEC, rank_environment, starting_environment, tells_a_place
+from contracts.placement import NODE_VARIABLE
+from launcher.login_shell import dropped_settings, without_shell_settings
+from launcher.part import LaunchPlan, run_part
+from launcher.processes import Limits, LogWriter
+from launcher.shared_settings import shared_settings
+from records.code_digests import SCRIPTS
 
 # As the starters leave them: MPICH's Hydra, Intel MPI, Open MPI, PALS, torchrun, horovodrun, JAX.
 PLACES = {
@@ -164,7 +164,7 @@ def test_in_a_container_a_rank_knows_its_node_as_its_launcher_does(
     """The record was refused, since the rank told the container's name. The program stands in for a container."""
     for name in ("SLURMD_NODENAME", NODE_VARIABLE):
         monkeypatch.delenv(name, raising=False)
-    program = "import socket; socket.gethostname = lambda: 'container-7f3a'; from launching.placement import *; "
+    program = "import socket; socket.gethostname = lambda: 'container-7f3a'; from contracts.placement import *; "
     command = [sys.executable, "-c", f"{program} print(host_name(), node_of_rank())"]
     job = LaunchPlan(command, 1, 1, "127.0.0.1", str(tmp_path), "token", {"PYTHONPATH": str(SCRIPTS)})
     log = io.StringIO()

@@ -10,13 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from contracts.placement import parts
 from factories import make_cell, make_comparison, make_study, planned
-from launching import results
-from launching.exchange import Exchange, RankFailure
-from launching.part import LaunchPlan, PartReport, silent_part
-from launching.placement import parts
-from launching.processes import Ending
-from launching.results import (
+from launcher import verdicts as results
+from launcher.part import LaunchPlan, PartReport, silent_part
+from launcher.processes import Ending
+from launcher.slurm import job_endings as endings
+from launcher.slurm.job_endings import with_slurms_account
+from launcher.slurm.queue import Queue, SlurmJob
+from launcher.starters import mpiexec, part_index, srun
+from launcher.step import MEMORY_WORDS, SLURM_PREFIXES, step_ending
+from launcher.verdicts import (
     Failure,
     clear_former_launch,
     judge,
@@ -26,13 +30,9 @@ from launching.results import (
     read_failure,
     write_failure,
 )
-from launching.starters import mpiexec, part_index, srun
-from launching.step import MEMORY_WORDS, SLURM_PREFIXES, step_ending
-from matrix.plan import record_path
-from matrix.systems import SlurmSite
-from scheduling import endings
-from scheduling.endings import with_slurms_account
-from scheduling.queue import Queue, SlurmJob
+from planning.plan import record_path
+from settings.systems import SlurmSite
+from workloads.exchange import Exchange, RankFailure
 
 
 def report(node: int, kind: str = "", ended: float = 0.0, threads: int = 2, others: float | None = 1.0) -> PartReport:

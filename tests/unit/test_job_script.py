@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduling.job_script import job_script
+from launcher.slurm.job_script import job_script
 
 PYTHON_FOLDER = str(Path(sys.executable).parent)
 SHOW = f"exec {sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from contracts.cell import Cell
+from contracts.outcomes import Outcome
 from factories import HARDWARE, data_of, make_cell, make_comparison, make_study, measured_study, ok, planned
-from matrix.cells import Cell
-from matrix.outcomes import Outcome
-from matrix.plan import study_folder
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
+from planning.plan import study_folder
 from terminal.last_lines import fastest_lines, last_lines, measured_line
 from test_repeats_in_tables import study_of
 

@@ -12,13 +12,12 @@ import pytest
 from factories import data_of, make_cell, make_record, measured_cells, ok
 from full_matrix import NAMES, full_data, full_study
 from latex import compile_latex, complaints, install_latex
-from make_tables import write_frame
-from papers import axonn, parity
-from papers.latex_tables import to_latex
-from papers.latex_text import escape_latex
-from papers.loading import find_table
-from papers.rendering import DISPLAYS, Display, Span
-from papers.systems_comparison import systems_comparison
+from papers import axonn, find_table, parity
+from reporting.latex_tables import to_latex
+from reporting.latex_text import escape_latex
+from reporting.rendering import DISPLAYS, Display, Span
+from reporting.systems_comparison import systems_comparison
+from reporting.table_files import write_frame
 from test_compare_systems import measured_on
 
 # Installing a LaTeX may be part of it.

@@ -16,17 +16,17 @@ from pathlib import Path
 
 import pytest
 
+from contracts.adaptor import Job
 from factories import make_cell
 from launch import write_record
-from launching import processes, step
-from launching.exchange import Exchange
-from launching.host_lock import LOCK_VARIABLE, host_lock
-from launching.part import LaunchPlan, run_part
-from launching.processes import Limits, LogWriter, RankCommand, run_ranks, start_process
-from matrix.sources import SCRIPTS
+from launcher import processes, step
+from launcher.host_lock import LOCK_VARIABLE, host_lock
+from launcher.part import LaunchPlan, run_part
+from launcher.processes import Limits, LogWriter, RankCommand, run_ranks, start_process
+from records.code_digests import SCRIPTS
 from test_launch_tokens import write_tokens
 from train import train
-from training.contract import Job
+from workloads.exchange import Exchange
 
 LIMITS = Limits(60.0, 60.0, lambda: None, lambda rank: True, lambda rank: True, lambda rank: False, lambda: False)
 NOTHING = SCRIPTS.parent / "tests" / "data" / "nothing.py"
@@ -135,7 +135,7 @@ DOUBLE = '''"""Test double: an adaptor that ends so or so before it has an engin
 import sys
 import threading
 import time
-from training.contract import Framework
+from contracts.adaptor import Framework
 
 FRAMEWORK = Framework(version=1, environment="nothing", parallelism=frozenset({"data"}))
 

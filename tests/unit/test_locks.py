@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from installation import turns
-from launching.host_lock import LOCK_VARIABLE, host_lock
+from launcher.host_lock import LOCK_VARIABLE, host_lock
 
 WITHOUT_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 

@@ -10,8 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from contracts.outcomes import Outcome
 from factories import make_record
-from made_from import (
+from launcher.slurm.queue import Queue
+from papers import axonn, load_paper
+from planning.plan import Study, record_path, study_folder
+from records.reader import read_outcomes
+from records.setting_aside import forget
+from reporting.made_from import (
     change_note,
     drawn_changes,
     drawn_file,
@@ -23,13 +29,8 @@ from made_from import (
     note_made_from,
     what_changed,
 )
-from matrix.outcomes import Outcome
-from matrix.plan import Study, record_path, study_folder
-from records.reading import read_outcomes
-from records.setting_aside import forget
-from scheduling.queue import Queue
+from reporting.study_outputs import write_study_outputs
 from studies import comparison, expand, study_config
-from study_outputs import write_study_outputs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,7 +53,7 @@ def root(study: Study, tmp_path: Path) -> Path:
         path = record_path(tmp_path / "results", study.system.name, planned)
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(make_record(planned.cell, planned.repeat, system=study.system.name)))
-    write_study_outputs(study, tmp_path, Queue())
+    write_study_outputs(study, axonn, tmp_path, Queue())
     return tmp_path
 
 
@@ -90,7 +91,7 @@ def test_a_record_that_is_replaced_set_aside_or_put_back_is_noticed(study: Study
     (moved,) = forget(study, read_outcomes(study, root / "results"), root / "results", lambda o: o is not None)[:1]
     assert not moved.exists()
     assert measurements_changes(study, root) == ["records"]
-    write_study_outputs(study, root, Queue())
+    write_study_outputs(study, load_paper(study.paper), root, Queue())
     assert measurements_changes(study, root) == []
     (aside,) = moved.parent.glob("record.forgotten-*")
     aside.rename(moved)

@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 import jsonschema
 import pytest
 
-from matrix.cells import Cell, Layout, canonical_json, cell_from_identity, counted, identity_hash
-from matrix.config import load_schema
+from contracts.cell import Cell, Layout, canonical_json, cell_from_identity, counted, identity_hash
+from settings.config import load_schema
 from studies import ROOT, cpu_system, expand, study_config
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from matrix.config import check_config, read_yaml
-from matrix.errors import ConfigError
-from matrix.frameworks import environment_identity, load_adaptor, recipe_digest
-from matrix.studies import load_study, load_system, study_names, unusable_studies
+from contracts.errors import ConfigError
+from planning.adaptors import environment_identity, load_adaptor, recipe_digest
+from planning.studies import load_study, load_system, study_names, unusable_studies
+from settings.config import check_config, read_yaml
 from studies import ROOT, comparison, expand, refused, study_config
 
 
@@ -172,7 +172,7 @@ def test_a_rules_name_is_no_studys(tmp_path: Path) -> None:
         ("raise SystemExit(3)", "cannot be imported: SystemExit"),
         ("x = (", "cannot be imported: SyntaxError"),
         ("x = 1", "lacks FRAMEWORK"),
-        ("FRAMEWORK = 1\nunsupported_reason = create_engine = None", "FRAMEWORK is no training.contract.Framework"),
+        ("FRAMEWORK = 1\nunsupported_reason = create_engine = None", "FRAMEWORK is no contracts.adaptor.Framework"),
     ],
 )
 def test_a_broken_adaptor_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from matrix.checks import check_model
-from matrix.errors import ConfigError
+from contracts.errors import ConfigError
+from planning.checks import check_model
 from studies import MODELS, comparison, cpu_system, expand, refused, study_config
 
 

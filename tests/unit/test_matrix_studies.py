@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from matrix.config import check_config
-from matrix.errors import ConfigError
-from matrix.plan import index_cells
-from matrix.plan_lines import missing_lines, plan_lines
-from matrix.systems import system_from_config
+from contracts.errors import ConfigError
+from planning.plan import index_cells
+from planning.plan_lines import missing_lines, plan_lines
+from settings.config import check_config
+from settings.systems import system_from_config
 from studies import MODELS, ROOT, comparison, expand, study_config
 
 

@@ -16,13 +16,13 @@ import pytest
 import torch
 
 import factories
+from contracts.adaptor import Job
+from contracts.cell import Cell, Model
 from framework_processes import STEPS, train_cells
 from frameworks import megatron_lm
-from matrix.cells import Cell, Model
+from frameworks.torch.megatron_weights import parameter_source, tensor_shard
+from models.weights import parameter_shapes
 from train import failure_status
-from training.contract import Job
-from training.megatron_weights import parameter_source, tensor_shard
-from training.weights import parameter_shapes
 
 TOLERANCE = 1e-4
 TIMEOUT_S = 900  # about 100 s on two idle cores: importing Megatron takes every rank 10 s

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from contracts.cell import Cell, Layout, Model
+from contracts.errors import ConfigError
+from contracts.storage import StateStorage
 from factories import PAPER_12B, make_cell
 from frameworks import torch_fsdp, torch_pipeline, torch_tensor
-from matrix.cells import Cell, Layout, Model
-from matrix.errors import ConfigError
-from matrix.frameworks import load_adaptor
-from matrix.memory_estimate import (
+from pipeline_memory import peak_bytes, stage_peaks
+from planning.adaptors import load_adaptor
+from planning.memory_estimate import (
     GIB,
     RESERVE_GIB,
     MemoryEstimate,
@@ -24,11 +26,9 @@ from matrix.memory_estimate import (
     micro_batches_in_flight,
     stage_estimates,
 )
-from matrix.plan_lines import missing_lines
-from matrix.studies import load_hardware
-from pipeline_memory import peak_bytes, stage_peaks
+from planning.plan_lines import missing_lines
+from planning.studies import load_hardware
 from studies import ROOT, comparison, cpu_system, expand, study_config
-from training.storage import StateStorage
 
 # 12 h^2 of one layer, V h, s h and s h again as the numbers of one micro-batch's residual stream.
 LAYER_12B, TABLE_12B, STREAM_12B = 244_297_728, 231_014_400, 2_310_144
@@ -186,8 +186,8 @@ def allocated_and_estimated(model: Model, checkpointing: str, precision: str) ->
     """
     import torch
 
-    from training.torch_engine import MicroBatches
-    from training.torch_model import build_on_meta, materialize
+    from frameworks.torch.torch_engine import MicroBatches
+    from frameworks.torch.torch_model import build_on_meta, materialize
 
     layout = Layout(1, micro_batch_size=2)
     changes = {"precision": precision, "activation_checkpointing": checkpointing, "global_batch_size": 4}

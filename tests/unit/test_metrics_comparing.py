@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from contracts.outcomes import Outcome
 from factories import HARDWARE, make_cell, make_comparison, make_record, make_study, measured_study, ok, planned
-from matrix.outcomes import Outcome
-from matrix.plan import Study
-from matrix.systems import SlurmSite
 from metrics.rows import measurement_rows
+from planning.plan import Study
+from settings.systems import SlurmSite
 
 Change = Callable[[dict[str, Any]], None]
 Rows = dict[tuple[str, int, int], dict[str, Any]]

@@ -6,8 +6,9 @@ import pytest
 import yaml
 
 from factories import HARDWARE, ROOT, make_cell, make_record
-from matrix.config import read_config
-from metrics.peaks import machine_peaks, measured_peak, peak_for_device, peak_of_record
+from metrics.peaks import machine_peaks, measured_peak, peak_of_record
+from settings.config import read_config
+from settings.hardware import peak_for_device
 
 
 def gpu_ranks(*names):

@@ -7,11 +7,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from contracts.cell import Layout
+from contracts.outcomes import Outcome
 from factories import make_cell, make_comparison, make_record, make_study, measured_study, ok, planned
-from matrix.cells import Layout
-from matrix.outcomes import Outcome
-from matrix.plan import Study
 from metrics.rows import measurement_rows
+from planning.plan import Study
 
 Outcomes = dict[tuple[str, int], Outcome]
 

@@ -5,6 +5,8 @@ import copy
 import pandas as pd
 import pytest
 
+from contracts.cell import Layout
+from contracts.outcomes import Outcome
 from factories import (
     HARDWARE,
     LOSSES,
@@ -18,11 +20,9 @@ from factories import (
     ok,
     planned,
 )  # fmt: skip
-from matrix.cells import Layout
-from matrix.outcomes import Outcome
-from matrix.plan import Obstacle
 from metrics.columns import COLUMNS, columns_frame, measurements_frame, read_measurements, write_measurements
 from metrics.rows import measurement_rows
+from planning.plan import Obstacle
 
 ISSUE_COLUMNS = """system, study, framework, model, num_parameters, num_gpus, num_nodes, repeat, status, precision,
 activation_checkpointing, global_batch_size, micro_batch_size, seq_length, num_layers, hidden_size, num_heads,

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from contracts.cell import Layout
+from contracts.outcomes import Outcome
 from factories import SMALL, TINY, make_cell, make_comparison, make_record, make_study, measured_study, ok, planned
-from matrix.cells import Layout
-from matrix.outcomes import Outcome
 from metrics.rows import measurement_rows
 
 

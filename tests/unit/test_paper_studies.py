@@ -11,12 +11,12 @@ from itertools import product
 
 import pytest
 
-from matrix.cells import Cell, Layout, identity_hash
-from matrix.frameworks import load_adaptor
-from matrix.memory_estimate import estimate_for, gpu_memory_gib
-from matrix.plan import Study
-from matrix.studies import load_hardware, load_study
+from contracts.cell import Cell, Layout, identity_hash
 from metrics.flops import recomputing_flops_per_step
+from planning.adaptors import load_adaptor
+from planning.memory_estimate import estimate_for, gpu_memory_gib
+from planning.plan import Study
+from planning.studies import load_hardware, load_study
 from studies import ROOT
 
 STUDIES = ("axonn_weak_scaling", "axonn_strong_scaling")

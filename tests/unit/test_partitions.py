@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from matrix.systems import SlurmSite
-from scheduling import partitions, trying
-from scheduling.asking import QueueError
-from scheduling.partitions import fields_of, limits_lines, minutes_of, read_partitions
+from launcher.slurm import partitions, trying
+from launcher.slurm.asking import QueueError
+from launcher.slurm.partitions import fields_of, limits_lines, minutes_of, read_partitions
+from settings.systems import SlurmSite
 from studies import comparison, cpu_system, expand, study_config
 
 # In the form of scontrol(1), with the fields that are read and some that are not.

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from installation.install_plan import make_plan, plan_words, progress_words, size_words
 from installation.pip_settings import parse_config_list, read_pip_settings, to_uv
-from installation.plan import make_plan, plan_words, progress_words, size_words
 from installation.sharing import can_link, choose_sharing, disk_use
 from installation.steps import run_step
 from installation.uv_words import unsupported_options, uv_failure_words

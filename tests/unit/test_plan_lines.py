@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from contracts.cell import Layout
+from contracts.placement import ranks_by_node
 from factories import make_cell
-from launching.placement import ranks_by_node
-from matrix.cells import Layout
-from matrix.frameworks import environment_identity
-from matrix.plan import Study, record_path
-from matrix.plan_lines import missing_lines, plan_lines
-from matrix.predictions import LOWEST_CAPABILITY, lowest_capability, missing_kernels, straddles_nodes
-from matrix.studies import load_hardware
-from matrix.systems import EnvironmentSource, SlurmSite, System
-from scheduling.budget import Budget, Share, budget
+from planning.adaptors import environment_identity
+from planning.budget import Budget, Share, budget
+from planning.plan import Study, record_path
+from planning.plan_lines import missing_lines, plan_lines
+from planning.predictions import LOWEST_CAPABILITY, lowest_capability, missing_kernels, straddles_nodes
+from planning.studies import load_hardware
+from settings.systems import EnvironmentSource, SlurmSite, System
 from studies import ROOT, comparison, cpu_system, expand, study_config
 
 LIMIT_MINUTES = 30

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import factories
-from training.process_facts import driver_version, process_facts, processor_name, speed_variables
+from workloads.process_facts import driver_version, process_facts, processor_name, speed_variables
 
 
 def test_variables_that_change_speed_are_kept_and_no_others() -> None:

@@ -7,12 +7,13 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
 
+from contracts.cell import Model
 from factories import PAPER_12B, ROOT, TINY, data_of, make_cell, make_comparison, make_record, make_study, ok, planned
-from matrix.cells import Model
-from papers import axonn, axonn_figures
-from papers.latex_tables import to_latex
-from papers.reference import read_reference
-from papers.rendering import to_markdown
+from papers import axonn
+from reporting import scaling_figures as axonn_figures
+from reporting.latex_tables import to_latex
+from reporting.reference import read_reference
+from reporting.rendering import to_markdown
 
 REFERENCE = ROOT / "reference" / "axonn_2021.csv"
 PAPER_24B = replace(PAPER_12B, name="axonn-24b", hidden_size=6336, num_heads=36)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from contracts.errors import ConfigError
 from factories import make_cell
-from matrix.config import check_config
-from matrix.errors import ConfigError
-from matrix.systems import SlurmSite, system_from_config
-from scheduling.resources import cell_resources, unsafe_folder
+from planning.job_resources import cell_resources, unsafe_folder
+from settings.config import check_config
+from settings.systems import SlurmSite, system_from_config
 
 ROOT = Path(__file__).resolve().parents[2]
 UNSAFE = ("a b", "a;b", "$(touch x)", "`x`", "a'b", 'a"b', "a&b", "a|b", "a>b", "n[1-3]", "*", "~", "a\\b")

@@ -14,10 +14,10 @@ import pytest
 
 from factories import ROOT
 from full_matrix import WEAK, full_data, full_study, write_measurements_of
-from make_tables import write_frame
 from metrics.columns import BOOLEAN, COLUMNS, INTEGER, NUMBER, TEXT, read_measurements
-from papers.loading import find_table
-from papers.table_columns import column_of
+from papers import find_table
+from reporting.table_columns import column_of
+from reporting.table_files import write_frame
 
 PANDAS = {TEXT: "string", INTEGER: "Int64", NUMBER: "float64", BOOLEAN: "boolean"}
 DUCKDB = {TEXT: "VARCHAR", INTEGER: "BIGINT", NUMBER: "DOUBLE", BOOLEAN: "BOOLEAN"}

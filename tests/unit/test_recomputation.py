@@ -11,10 +11,11 @@ import pytest
 
 import recomputed_study
 from compare_systems import write_comparison
-from make_tables import write_table
+from papers import find_table
 from recomputation import Numbers, num_parameters
 from recomputed_study import Measured
 from recomputed_tables import measurements, parity_table, scaling_table, systems_table
+from reporting.table_files import write_table
 
 REFERENCE = Path(__file__).parents[2] / "reference" / "axonn_2021.csv"
 POINT = ("comparison", "model", "num_gpus", "framework")
@@ -53,7 +54,9 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def table(measured: Measured, name: str, reference: Path | None = None, paper: str = "axonn") -> list[dict[str, str]]:
-    write_table(measured.folder / "measurements.csv", paper, name, reference, measured.folder / "tables")
+    write_table(
+        measured.folder / "measurements.csv", find_table(paper, name), name, reference, measured.folder / "tables"
+    )
     return read(measured.folder / "tables" / f"{name}.csv")
 
 

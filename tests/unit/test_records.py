@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
+from contracts.errors import ConfigError
+from contracts.outcomes import Outcome
 from factories import make_cell, make_record
-from launching.processes import LAST_LINE_LIMIT, LogWriter
-from matrix.config import check_config
-from matrix.errors import ConfigError
-from matrix.outcomes import Outcome
-from matrix.plan import PlannedCell, Study, record_path
-from matrix.sources import SCRIPTS
+from launcher.processes import LAST_LINE_LIMIT, LogWriter
 from metrics.rows import measurement_rows
-from records.reading import read_outcomes
+from planning.plan import PlannedCell, Study, record_path
+from records.code_digests import SCRIPTS
+from records.reader import read_outcomes
 from records.setting_aside import forget, records_that_stay, set_aside_damaged
+from settings.config import check_config
 from studies import comparison, expand, study_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,7 +119,7 @@ def test_a_cell_that_is_being_measured_is_running_until_its_launcher_is_gone(stu
     folder = record_path(tmp_path, study.system.name, planned).parent
     folder.mkdir(parents=True)
     begin = "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
-    begin += "from launching.results import clear_former_launch\n"
+    begin += "from launcher.verdicts import clear_former_launch\n"
     begin += "clear_former_launch(Path(sys.argv[2]), '42'); print('begun', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", begin, str(SCRIPTS), str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as launcher:

@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 import yaml
 
+from contracts.cell import Cell
 from factories import HARDWARE
-from matrix.cells import Cell
-from matrix.plan import Study, record_path
-from matrix.studies import load_models
 from metrics.columns import read_measurements, write_measurements
 from metrics.rows import measurement_rows
-from records.reading import read_outcomes
+from planning.plan import Study, record_path
+from planning.studies import load_models
+from records.reader import read_outcomes
 from studies import cpu_system, expand
 
 ROOT = Path(__file__).resolve().parents[2]

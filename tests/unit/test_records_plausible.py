@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from contracts.cell import Cell, Layout
 from factories import make_cell, make_record, planned
-from matrix.cells import Cell, Layout
 from records.plausible import problem_of
-from records.reading import read_outcome
+from records.reader import read_outcome
 
 Record = dict[str, Any]
 Change = Callable[[Record], Any]

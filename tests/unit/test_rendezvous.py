@@ -16,10 +16,11 @@ import pytest
 import torch.distributed as dist
 
 import factories
-from launching.part import LaunchPlan, _commands
-from training import rendezvous, torch_setup
-from training.contract import Job
-from training.rendezvous import (
+from contracts.adaptor import Job
+from frameworks.torch import torch_setup
+from launcher.part import LaunchPlan, _commands
+from workloads import rendezvous
+from workloads.rendezvous import (
     MEETING_FILE,
     Meeting,
     MeetingPlace,

@@ -5,16 +5,17 @@ import math
 import pandas as pd
 import pytest
 
+from contracts.cell import Layout
+from contracts.outcomes import Outcome
 from factories import LOSSES, data_of, make_cell, make_comparison, make_record, make_study, measured_study, ok, planned
-from matrix.cells import Layout
-from matrix.outcomes import Outcome
-from papers import axonn, axonn_figures
-from papers.figures import IDEAL
-from papers.latex_tables import to_latex
-from papers.leads import AHEAD, BEHIND, ONE_REPEAT, WITHIN_SPREAD, verdict
-from papers.rendering import to_markdown
-from papers.results import results_of
-from papers.spreads import Spread, difference, following, ratio, spread_of
+from papers import axonn
+from reporting import scaling_figures as axonn_figures
+from reporting.figures import IDEAL
+from reporting.latex_tables import to_latex
+from reporting.leads import AHEAD, BEHIND, ONE_REPEAT, WITHIN_SPREAD, verdict
+from reporting.rendering import to_markdown
+from reporting.results import results_of
+from reporting.spreads import Spread, difference, following, ratio, spread_of
 
 # 3e11 tokens in steps of 256 tokens are 1,171,875,000 steps; at 1 s each that is
 DAY = 13_563.368055555555

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from matrix.sources import SCRIPTS
+from records.code_digests import SCRIPTS
 
 ROOT = SCRIPTS.parent
 # Folder -> the files in envs/ with what its code needs.

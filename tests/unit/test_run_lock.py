@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from launching.process_id import is_alive, this_process
-from launching.run_lock import LOCKS, OWNERS, is_left_behind, locked_outputs, note_owner, owners, refusal
-from launching.stop import StopRequest
-from matrix.sources import SCRIPTS
+from launcher.process_id import is_alive, this_process
+from launcher.run_lock import LOCKS, OWNERS, is_left_behind, locked_outputs, note_owner, owners, refusal
+from launcher.stop import StopRequest
+from records.code_digests import SCRIPTS
 
 NOTE = "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
-NOTE += "from launching.run_lock import note_owner; note_owner(Path(sys.argv[2]))"
+NOTE += "from launcher.run_lock import note_owner; note_owner(Path(sys.argv[2]))"
 
 
 def note_of(folder: Path) -> Path:

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 import yaml
 
+from contracts.errors import ConfigError
+from contracts.placement import ranks_by_node
 from factories import make_cell
-from launching.interpreter import interpreter_file, training_command
-from launching.part import missing_gpus
-from launching.placement import ranks_by_node
-from matrix.config import check_config
-from matrix.errors import ConfigError
-from matrix.plan import PlannedCell
-from matrix.studies import load_system
-from matrix.systems import EnvironmentSource, SlurmSite, System, system_from_config
-from scheduling.jobs import tokenizing_resources
-from scheduling.queue import SlurmJob, job_comment, jobs_of_cells
-from scheduling.resources import cell_resources, charged_gpus, gpus_on_node, site_resources
+from launcher.interpreter import interpreter_file, training_command
+from launcher.part import missing_gpus
+from launcher.slurm.jobs import tokenizing_resources
+from launcher.slurm.queue import SlurmJob, job_comment, jobs_of_cells
+from planning.job_resources import cell_resources, charged_gpus, gpus_on_node, site_resources
+from planning.plan import PlannedCell
+from planning.studies import load_system
+from settings.config import check_config
+from settings.systems import EnvironmentSource, SlurmSite, System, system_from_config
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "config" / "systems").glob("example-*.yaml"))

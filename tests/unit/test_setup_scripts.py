@@ -64,7 +64,7 @@ class Checkout:
         (root / "envs/torch.txt").write_text("torch==2.13.0\n")
         (root / "envs/workflow.txt").write_text("-r torch.txt\nsnakemake==9.27.1\n")
         (root / "envs/uv.txt").write_text("uv==0.0.1\n")
-        for folder in ("plugins", "scripts/installation", "scripts/launching"):
+        for folder in ("plugins", "scripts/contracts", "scripts/installation", "scripts/workloads"):
             shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("install_packages.py", "whole_bytecode.py"):
             shutil.copy(ROOT / "scripts" / name, root / "scripts")
@@ -363,9 +363,9 @@ def test_programs_that_people_call_recover_from_cut_bytecode(tmp_path: Path) -> 
         assert len(compiled) > 10
         for path in compiled:
             path.write_bytes(path.read_bytes()[:100])
-    for name in ("make_report.py", "compare_systems.py"):
+    for name in ("write_outputs.py", "compare_systems.py"):
         text = (ROOT / "scripts" / name).read_text()
-        assert text.index("import whole_bytecode") < text.index("from matrix")
+        assert text.index("import whole_bytecode") < text.index("from planning")
 
 
 def test_run_removes_cut_bytecode(checkout: Checkout) -> None:

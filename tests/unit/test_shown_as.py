@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from contracts.shown_as import ShownAs, mistake_in, with_styles
 from factories import (
     HARDWARE,
     PAPER_12B,
@@ -17,12 +18,11 @@ from factories import (
     measured_study,
     planned,
 )
-from matrix.frameworks import adaptor_names, frameworks_shown_as
-from matrix.shown_as import ShownAs, mistake_in, with_styles
-from matrix.studies import load_models
 from metrics.rows import measurement_rows
 from papers import axonn
-from papers.rendering import to_markdown
+from planning.adaptors import adaptor_names, frameworks_shown_as
+from planning.studies import load_models
+from reporting.rendering import to_markdown
 from studies import ROOT
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from factories import make_cell, make_record
-from matrix.frameworks import adaptor_names
-from matrix.plan import PlannedCell
-from matrix.sources import SCRIPTS, accepted_digests, code_digests, differs, measuring_files
-from records.reading import read_outcome
+from planning.adaptors import adaptor_names
+from planning.plan import PlannedCell
+from records.code_digests import SCRIPTS, accepted_digests, code_digests, differs, measuring_files
+from records.reader import read_outcome
 
 ADAPTOR = "frameworks/torch_ddp.py"
 
@@ -36,8 +36,9 @@ def is_changed(recorded: dict[str, str], scripts: Path) -> bool:
 
 @pytest.mark.parametrize(
     "name",
-    [ADAPTOR, "train.py", "launching/environment.py", "training/loop.py", "training/batches.py", "training/weights.py",
-     "training/torch_setup.py", "training/torch_engine.py", "training/memory.py"],
+    [ADAPTOR, "train.py", "launcher/shared_settings.py", "workloads/training/loop.py",
+     "workloads/training/batches.py", "models/weights.py", "contracts/adaptor.py",
+     "frameworks/torch/torch_setup.py", "frameworks/torch/torch_engine.py", "workloads/memory.py"],
 )  # fmt: skip
 def test_an_edit_of_what_measures_is_seen(scripts: Path, name: str) -> None:
     before = code_digests("torch_ddp", scripts)
@@ -47,9 +48,9 @@ def test_an_edit_of_what_measures_is_seen(scripts: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["matrix/memory_estimate.py", "training/storage.py", "matrix/errors.py", "matrix/checks.py",
-             "matrix/cells.py", "metrics/timing.py", "launch.py", "training/rendezvous.py", "training/process_facts.py",
-             "training/thread_limits.py", "cgroups.py", "atomic.py"]
+    "name", ["planning/memory_estimate.py", "contracts/storage.py", "contracts/errors.py", "planning/checks.py",
+             "contracts/cell.py", "metrics/timing.py", "launch.py", "workloads/rendezvous.py",
+             "workloads/process_facts.py", "workloads/thread_limits.py", "contracts/cgroups.py", "contracts/atomic.py"]
 )  # fmt: skip
 def test_an_edit_of_the_estimate_or_of_words_is_not(scripts: Path, name: str) -> None:
     before = code_digests("torch_ddp", scripts)
@@ -83,7 +84,7 @@ def test_another_name_in_tables_and_figures_marks_no_record(scripts: Path, name:
     for other in ("", 'def shown_as():\n    return ShownAs("Another name", style=77)\n'):
         path.write_text(text[:begin] + other + text[end:])
         assert not differs(before, accepted_digests(name, scripts))
-    (scripts / "matrix" / "shown_as.py").write_text("class ShownAs: ...\n")
+    (scripts / "contracts" / "shown_as.py").write_text("class ShownAs: ...\n")
     assert not differs(before, accepted_digests(name, scripts))
 
 
@@ -100,11 +101,11 @@ def test_a_hash_in_a_string_is_no_comment_and_letters_beyond_ascii_count_as_one(
 
 def test_a_record_of_before_counts_by_the_digest_of_whole_files(scripts: Path) -> None:
     """At first records held digests of whole files, those of the planner among them, and none of train.py."""
-    former = ("matrix/cells.py", "training/storage.py", *measuring_files("torch_ddp", scripts))
+    former = ("contracts/cell.py", "contracts/storage.py", *measuring_files("torch_ddp", scripts))
     recorded = {f"scripts/{name}": hashlib.sha256((scripts / name).read_bytes()).hexdigest() for name in former}
-    for name in ("scripts/train.py", "scripts/launching/environment.py"):
+    for name in ("scripts/train.py", "scripts/launcher/shared_settings.py"):
         del recorded[name]
-    for name in ("train.py", "training/storage.py", "matrix/cells.py"):
+    for name in ("train.py", "contracts/storage.py", "contracts/cell.py"):
         with (scripts / name).open("a") as file:
             file.write("\nMORE = 1\n")
     assert not is_changed(recorded, scripts)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from launching.placement import host_name
-from launching.results import Failure, clear_former_launch, now, write_failure
-from matrix.plan import Study, record_path
-from matrix.systems import SlurmSite
-from records.reading import read_outcomes
+from contracts.placement import host_name
+from launcher.slurm import job_endings as endings
+from launcher.slurm.queue import Queue, SlurmJob, job_comment
+from launcher.verdicts import Failure, clear_former_launch, now, write_failure
+from planning.plan import Study, record_path
+from records.reader import read_outcomes
 from records.standing import outcomes_now
-from scheduling import endings
-from scheduling.queue import Queue, SlurmJob, job_comment
+from settings.systems import SlurmSite
 from status import state_of
 from studies import comparison, expand, study_config
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import status
+from contracts.errors import ConfigError
 from factories import make_record
-from matrix.errors import ConfigError
-from matrix.plan import Study, record_path
-from records.reading import read_outcomes
+from planning.plan import Study, record_path
+from records.reader import read_outcomes
 from records.setting_aside import forget
 from status import Wanted
 from studies import comparison, expand, study_config

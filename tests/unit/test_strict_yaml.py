@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from matrix.config import read_yaml
-from matrix.errors import ConfigError
-from matrix.strict_yaml import MAX_DEPTH, parse_yaml
+from contracts.errors import ConfigError
+from settings.config import read_yaml
+from settings.strict_yaml import MAX_DEPTH, parse_yaml
 from studies import ROOT
 
 TENFOLD = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(

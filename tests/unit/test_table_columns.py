@@ -8,14 +8,13 @@ import re
 import pandas as pd
 import pytest
 
+from contracts.outcomes import Outcome
 from factories import LOSSES, ROOT, data_of, make_cell, make_comparison, make_record, make_study, ok, planned
 from full_matrix import NO_BASELINE, STRONG, WEAK, full_data, full_study
-from matrix.outcomes import Outcome
 from metrics.columns import BOOLEAN, INTEGER, NUMBER, TEXT
-from papers import parity
-from papers.loading import find_table
-from papers.systems_comparison import systems_comparison
-from papers.table_columns import OWN_COLUMNS, PATTERNS, column_of, declaration_markdown, table_csv
+from papers import find_table, parity
+from reporting.systems_comparison import systems_comparison
+from reporting.table_columns import OWN_COLUMNS, PATTERNS, column_of, declaration_markdown, table_csv
 
 FIELDS = {
     INTEGER: re.compile(r"-?\d+"),

@@ -5,6 +5,8 @@ import re
 import pandas as pd
 import pytest
 
+from contracts.cell import Layout
+from contracts.outcomes import Outcome
 from factories import (
     HARDWARE,
     LOSSES,
@@ -22,20 +24,18 @@ from factories import (
     ok,
     planned,
 )  # fmt: skip
-from make_tables import main, write_table
-from matrix.cells import Layout
-from matrix.outcomes import Outcome
-from matrix.plan import Obstacle
+from make_tables import main
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
-from papers import axonn, parity
-from papers.latex_tables import to_latex
-from papers.latex_text import escape_latex
-from papers.loading import find_figure, find_table, load_paper, paper_names
-from papers.reference import read_reference
-from papers.rendering import format_number, format_range, format_ratios, format_spread, to_markdown
-from papers.spreads import Spread
-from papers.study_data import study_data
+from papers import axonn, find_figure, find_table, load_paper, paper_names, parity
+from planning.plan import Obstacle
+from reporting.latex_tables import to_latex
+from reporting.latex_text import escape_latex
+from reporting.reference import read_reference
+from reporting.rendering import format_number, format_range, format_ratios, format_spread, to_markdown
+from reporting.spreads import Spread
+from reporting.study_data import study_data
+from reporting.table_files import write_table
 
 REFERENCE = ROOT / "reference" / "axonn_2021.csv"
 
@@ -301,7 +301,9 @@ def test_the_order_of_rows_changes_nothing(table):
 def test_files_are_written_and_the_csv_reads_back(tmp_path):
     study, outcomes = endings_study()
     write_measurements(measurement_rows(study, outcomes, HARDWARE), tmp_path / "measurements.csv")
-    paths = write_table(tmp_path / "measurements.csv", "axonn", "strong_scaling", REFERENCE, tmp_path / "tables")
+    paths = write_table(
+        tmp_path / "measurements.csv", axonn.TABLES["strong_scaling"], "strong_scaling", REFERENCE, tmp_path / "tables"
+    )
     assert [p.name for p in paths] == ["strong_scaling.csv", "strong_scaling.md", "strong_scaling.tex"]
     frame = pd.read_csv(paths[0])
     assert frame[frame["framework"] == "a"]["batch_time_s"].tolist()[:3] == pytest.approx([8.0, 4.0, 2.0])

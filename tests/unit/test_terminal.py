@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from factories import make_cell, make_record, measured_study
-from launching.results import Failure, write_failure
-from matrix.plan import record_path
+from launcher.verdicts import Failure, write_failure
+from planning.plan import record_path
 from studies import expand, study_config
-from terminal.cells import ShownCell, cells_to_show, columns_for, with_short_layouts
-from terminal.endings import batch_of, ending_with_record, ending_without_record, is_running
+from terminal.cell_endings import batch_of, ending_with_record, ending_without_record, is_running
 from terminal.progress import Progress
 from terminal.screen import CLEAR, Screen
+from terminal.short_words import time_text
+from terminal.shown_cells import ShownCell, cells_to_show, columns_for, with_short_layouts
 from terminal.snakemake_words import OURS, Situation, is_needed, is_shown
 from terminal.time_left import time_left_text
-from terminal.words import time_text
 
 BEGAN = datetime(2026, 12, 1, 12, 0, tzinfo=UTC)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from launching.exchange import Exchange
-from launching.processes import Ending
-from launching.results import judge
-from training import memory, thread_limits
-from training.thread_limits import OPENMP_TEXTS, memory_is_limited, tasks_ran_out
+from launcher.processes import Ending
+from launcher.verdicts import judge
+from workloads import memory, thread_limits
+from workloads.exchange import Exchange
+from workloads.thread_limits import OPENMP_TEXTS, memory_is_limited, tasks_ran_out
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 NO_LIMIT = resource.RLIM_INFINITY
@@ -23,8 +23,8 @@ MESSAGES = ["Resource temporarily unavailable", "can't start new thread"]
 # A limit that leaves room for a few threads' stacks, and then as many threads as it takes.
 EXHAUST = """
 import threading
-from launching.child import limit_memory
-from training.memory import is_out_of_memory
+from workloads.child import limit_memory
+from workloads.memory import is_out_of_memory
 limit_memory({limit_gib})
 stop = threading.Event()
 threading.stack_size(64 * 2**20)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-import matrix.systems
-from matrix.cells import Cell, cell_from_identity
-from matrix.config import check_config
-from matrix.errors import ConfigError
-from matrix.plan_lines import missing_lines
-from matrix.studies import load_models
-from matrix.systems import System, system_from_config
+import settings.systems
+from contracts.cell import Cell, cell_from_identity
+from contracts.errors import ConfigError
+from planning.plan_lines import missing_lines
+from planning.studies import load_models
+from settings.config import check_config
+from settings.systems import System, system_from_config
 from status import summary
 from studies import ROOT, cpu_system, expand, study_config
 
@@ -124,7 +124,7 @@ def test_the_number_of_threads_comes_back_from_the_identity() -> None:
 def test_what_the_key_comes_to_on_a_cpu(
     monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], cores: int, threads: int | None
 ) -> None:
-    monkeypatch.setattr(matrix.systems, "available_cores", lambda: cores)
+    monkeypatch.setattr(settings.systems, "available_cores", lambda: cores)
     assert system_of({"device": "cpu", **config}).threads_per_process == threads
 
 
@@ -142,7 +142,7 @@ def test_a_plan_and_a_status_say_where_the_number_is_from(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: dict[str, Any], words: str
 ) -> None:
     """With other cores all cells are other ones, and nothing else would show why they are all missing."""
-    monkeypatch.setattr(matrix.systems, "available_cores", lambda: 8)
+    monkeypatch.setattr(settings.systems, "available_cores", lambda: 8)
     study = expand(study_config(), system_of({"device": "cpu", **config}))
     heading, told = next(missing_lines(study, tmp_path)), summary(study, [])
     assert (words in heading and words in told) if words else not any("threads" in text for text in (heading, told))

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from contracts.errors import ConfigError
 from corpus.sources import resolve_corpus
 from factories import make_cell
-from matrix.errors import ConfigError
-from matrix.studies import load_study, study_names
-from matrix.tokens_needed import TokenCount, check_enough_tokens, token_count, tokens_needed
+from planning.studies import load_study, study_names
+from planning.tokens_needed import TokenCount, check_enough_tokens, token_count, tokens_needed
 from test_launch_tokens import write_tokens
-from training.batches import BatchReader
+from workloads.training.batches import BatchReader
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,9 +11,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from contracts.adaptor import Framework, NotAvailable
 from train import check_places, check_versions, failure_status, telling_progress
-from training import memory
-from training.contract import Framework, NotAvailable
+from workloads import memory
 
 NUMPY = importlib.metadata.version("numpy")
 FRAMEWORK = Framework(1, "nothing", frozenset(), packages=("numpy", "no-such-package"))

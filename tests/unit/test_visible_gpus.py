@@ -7,10 +7,10 @@ from types import ModuleType
 
 import pytest
 
-from matrix.checks import check_peak
-from matrix.errors import ConfigError
-from matrix.gpus import Gpu, visible_gpus, visible_indices
-from matrix.systems import system_from_config
+from contracts.errors import ConfigError
+from planning.checks import check_peak
+from settings.gpus import Gpu, visible_gpus, visible_indices
+from settings.systems import system_from_config
 
 UUIDS = ["GPU-aa11", "GPU-ab22", "GPU-bb33"]
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from scheduling.queue import SlurmJob
-from scheduling.watching import gives_no_answer, is_closed, never_starts, refusal, unknown_job
+from launcher.slurm.queue import SlurmJob
+from launcher.slurm.watching import gives_no_answer, is_closed, never_starts, refusal, unknown_job
 
 JOB = SlurmJob("42", "PENDING", "Priority", "", "2026-12-01T00:00:00", "/project", "rule_train_cell_wildcards_a")
 SBATCH = """SLURM sbatch failed. The error message was 'sbatch: error: {}'.

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matrix.cells import Model
-from training import weights
-from training.batches import BatchReader
-from training.weights import initial_weight, parameter_shapes
+from contracts.cell import Model
+from models import weights
+from models.weights import initial_weight, parameter_shapes
+from workloads.training.batches import BatchReader
 
 TINY = Model("tiny", num_layers=2, hidden_size=32, num_heads=4, seq_length=16, vocab_size=64)
 FROZEN_HEAD = [-0.003551335306838155, -0.013823720626533031, -0.015094040893018246, 0.011988027952611446]

@@ -29,7 +29,7 @@ import time
 
 from frameworks import torch_ddp
 from frameworks.torch_ddp import FRAMEWORK, unsupported_reason
-from training.contract import NotAvailable
+from contracts.adaptor import NotAvailable
 
 FAULT = "{fault}"
 
@@ -94,7 +94,7 @@ def faulty_project(
     frameworks = {**{f"faulty_{fault}": None for fault in FAULTS}, "torch_ddp": None}
     project.write_study(frameworks=frameworks, comparisons=TWO)
     project.edit("config/systems/local.yaml", "startup_timeout_s: 300", "startup_timeout_s: 40")
-    project.edit("scripts/launching/processes.py", "CLOSING_GRACE_S = 30.0", "CLOSING_GRACE_S = 3.0")
+    project.edit("scripts/launcher/processes.py", "CLOSING_GRACE_S = 30.0", "CLOSING_GRACE_S = 3.0")
     with ended_afterwards(project):
         run = project.snakemake("tiny")
         assert_nothing_left(project)
@@ -289,10 +289,10 @@ def test_cells_of_two_folders_are_never_timed_at_once(project: Project, tmp_path
 
 def test_partial_tables_after_an_interruption(project: Project) -> None:
     project.record("torch_ddp").unlink()
-    refused = project.script("make_report.py", "tiny")
+    refused = project.script("write_outputs.py", "tiny")
     assert refused.returncode == 1
     assert "--partial" in refused.output
-    assert project.script("make_report.py", "--partial", "tiny").returncode == 0
+    assert project.script("write_outputs.py", "--partial", "tiny").returncode == 0
     assert {row["framework"]: row["status"] for row in project.measurements()} == {
         "torch_ddp": "missing",
         "torch_plain": "ok",

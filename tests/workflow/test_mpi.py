@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cores import available_cores
-from papers.endings import REASON_CHARACTERS, shortened
+from contracts.cores import available_cores
 from project import ROOT, Project, wait_until
+from reporting.absent_results import REASON_CHARACTERS, shortened
 from test_failures import assert_nothing_left
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

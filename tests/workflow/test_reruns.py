@@ -48,9 +48,9 @@ def test_a_copy_of_the_study_with_one_more_point_trains_only_that(project: Proje
     assert len(project.measurements("more_gpus")) == 2
 
 
-@pytest.mark.parametrize("path", ["metrics/flops.py", "papers/axonn.py", "papers/figures.py"])
+@pytest.mark.parametrize("path", ["metrics/flops.py", "papers/axonn.py", "reporting/figures.py"])
 def test_an_edit_of_a_metric_a_table_or_a_plot_trains_nothing(project: Project, path: str) -> None:
-    if path == "papers/figures.py":
+    if path == "reporting/figures.py":
         project.write_study(figures=["strong_scaling"])
         assert project.snakemake("tiny").jobs("make_figure") == 1
     project.edit(
@@ -112,7 +112,7 @@ def test_an_edited_adaptor_marks_its_rows_and_forget_runs_exactly_those(project:
     adaptor = "scripts/frameworks/torch_ddp.py"
     # Words and what only the planner asks are no other code.
     project.edit(adaptor, "from __future__ import annotations\n", "from __future__ import annotations\n\n# edited\n")
-    project.edit("scripts/training/storage.py", "8.0 if", "16.0 if")
+    project.edit("scripts/contracts/storage.py", "8.0 if", "16.0 if")
     assert project.snakemake("tiny").jobs("train_cell") == 0
     assert {row["code_changed"].lower() for row in project.measurements()} == {"false"}
     project.edit(adaptor, "from __future__ import annotations\n", "from __future__ import annotations\n\nMORE = 1\n")
@@ -233,7 +233,7 @@ def test_tables_are_made_anew_for_contents_and_never_for_times(project: Project)
     project.edit("config/hardware.yaml", "V100:\n", "# edited\nV100:\n")
     os.utime(project.root / "config/hardware.yaml", (1e9, 1e9))
     # By hand in between: the rules have nothing left to do.
-    assert project.script("make_report.py", "tiny").returncode == 0
+    assert project.script("write_outputs.py", "tiny").returncode == 0
     assert remade(project) == (0, 0, 0)
 
 
@@ -263,7 +263,7 @@ def test_a_record_that_comes_back_is_in_the_tables_again(project: Project) -> No
     """Tables of what there was without it must not pass for up to date, however old it is."""
     record = project.record("torch_plain")
     aside = record.rename(record.with_name("aside.json"))
-    assert project.script("make_report.py", "--partial", "tiny").returncode == 0
+    assert project.script("write_outputs.py", "--partial", "tiny").returncode == 0
     assert "missing" in {row["status"] for row in project.measurements()}
     aside.rename(record)
     run = project.snakemake("tiny")

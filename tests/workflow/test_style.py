@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from matrix.studies import study_names
+from planning.studies import study_names
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON_CODE = ["scripts", "tests", "benchmarks"]

@@ -16,16 +16,16 @@ sys.path.insert(0, str(ROOT / "scripts"))
 # Before the first import of a module: what a full disk left of compiled ones. Run as a file, it needs no compiled one.
 runpy.run_path(str(ROOT / "scripts" / "whole_bytecode.py"))
 
-from atomic import replace_when_complete
+from contracts.atomic import replace_when_complete
 from installation.plugins import stale_plugins
-from launching.environment import put_python_on_path, shared_settings
-from launching.interpreter import interpreter_file
-from launching.login_shell import dropped_settings
-from launching.run_lock import locked_outputs, note_owner, refusal
-from matrix.config import check_config, read_config
-from matrix.errors import ConfigError, nearest, one_line
-from matrix.frameworks import environment_digest
-from made_from import (
+from launcher.shared_settings import put_python_on_path, shared_settings
+from launcher.interpreter import interpreter_file
+from launcher.login_shell import dropped_settings
+from launcher.run_lock import locked_outputs, note_owner, refusal
+from settings.config import check_config, read_config
+from contracts.errors import ConfigError, nearest, one_line
+from planning.adaptors import environment_digest
+from reporting.made_from import (
     change_note,
     drawn_changes,
     drawn_file,
@@ -34,23 +34,23 @@ from made_from import (
     measurements_changes,
     reference_path,
 )
-from matrix.plan import index_cells, study_folder, without_record, record_path
-from matrix.plan_lines import missing_lines, plan_lines
-from matrix.studies import load_hardware, load_study, load_system, misspelt_studies, study_names, unusable_studies
-from matrix.tokens_needed import check_enough_tokens, token_count
-from papers.figure_forms import file_endings
-from papers.loading import check_cells, check_outputs
-from papers.reference import read_reference
+from planning.plan import index_cells, study_folder, without_record, record_path
+from planning.plan_lines import missing_lines, plan_lines
+from planning.studies import load_hardware, load_study, load_system, misspelt_studies, study_names, unusable_studies
+from planning.tokens_needed import check_enough_tokens, token_count
+from reporting.figure_forms import file_endings
+from papers import check_cells, check_outputs, load_paper
+from reporting.reference import read_reference
 from records.standing import outcomes_now
-from scheduling.budget import budget
-from scheduling.failed_steps import note_failed_steps
-from scheduling.jobs import awaited_jobs, chunks, tokenizing_resources, training_resources
-from scheduling.partitions import limits_lines
-from scheduling.queue import has_slurm, look_at_queue
-from scheduling.resources import unsafe_folder
-from scheduling.trying import refused_lines
+from planning.budget import budget
+from launcher.slurm.failed_steps import note_failed_steps
+from launcher.slurm.jobs import awaited_jobs, chunks, tokenizing_resources, training_resources
+from launcher.slurm.partitions import limits_lines
+from launcher.slurm.queue import has_slurm, look_at_queue
+from planning.job_resources import unsafe_folder
+from launcher.slurm.trying import refused_lines
 from snakemake_logger_plugin_cells import take_over
-from terminal.cells import cells_to_show
+from terminal.shown_cells import cells_to_show
 from terminal.snakemake_words import OURS
 
 RESULTS = Path("results")

@@ -67,14 +67,14 @@ def tell_jobs_what_is_asked():
 
 def write_partial_outputs(study, snakemake_logs, queue):
     """Write what the finished cells measured where others failed, which kept the rules from it; say what is missing."""
-    from study_outputs import missing_cells, write_study_outputs
+    from reporting.study_outputs import missing_cells, write_study_outputs
 
     failures = note_failed_steps(study, map(Path, snakemake_logs), ROOT)
     missing = missing_cells(study, outcomes_now(study, ROOT / "results", Path.cwd(), queue, failures))
     for key, line in missing.items():
         logger.error(f"{study.name}: missing: {line}", extra={OURS.cell: key})
     try:
-        folder = write_study_outputs(study, ROOT, queue, failures)
+        folder = write_study_outputs(study, load_paper(study.paper), ROOT, queue, failures)
     except (ValueError, OSError) as error:
         logger.error(f"{study.name}: tables of the finished cells could not be written: {error}")
         return

@@ -6,7 +6,7 @@
 #
 # Snakemake compares time stamps of inputs and outputs whatever rerun-triggers says, so no input here may be newer than
 # an output: records that are there are no inputs at all, and files are ancient(). What has changed is found by digests
-# (scripts/made_from.py), and a rule with a changed source gets one more input that is not there yet: the note of
+# (scripts/reporting/made_from.py), and a rule with a changed source gets one more input that is not there yet: the note of
 # `note_changes`, made once in a call. So nothing here needs what Snakemake remembers in .snakemake either.
 
 

@@ -1,0 +1,1 @@
+"""What the adaptors that are built on PyTorch share."""

@@ -1,0 +1,1 @@
+"""Start the ranks of a cell, watch them, and judge their end."""

@@ -1,0 +1,1 @@
+"""Slurm: its queue, its words, and the jobs of cells."""

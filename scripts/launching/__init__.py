@@ -1,1 +1,0 @@
-"""Start one process per GPU, watch over them, and turn what they leave into a record or a reason."""

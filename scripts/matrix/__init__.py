@@ -1,1 +1,0 @@
-"""Study files -> cells: pure functions that start nothing and write nothing."""

@@ -1,0 +1,1 @@
+"""Architectures: shape, exact count of parameters, FLOPs, framework-neutral weights, and how a model may be cut."""

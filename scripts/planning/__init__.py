@@ -1,0 +1,1 @@
+"""Study files become cells: expansion, checks, estimates, and what a plan prints."""

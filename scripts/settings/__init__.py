@@ -1,0 +1,1 @@
+"""Configuration files and what they describe: systems, hardware, environments."""

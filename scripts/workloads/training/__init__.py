@@ -1,0 +1,1 @@
+"""The training workload: the loop and its batches."""

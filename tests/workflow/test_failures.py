@@ -61,6 +61,28 @@ def fail(*batch):
     print("the last line before the end", flush=True)
     raise RuntimeError("this rank had enough")
 '''
+# Its ranks train when the file `gate` is there: how long the rest of a test takes then decides nothing.
+GATED_ADAPTOR = '''"""Test double: torch_ddp whose ranks wait for a file before they train."""
+
+import time
+from pathlib import Path
+
+from frameworks import torch_ddp
+from frameworks.torch_ddp import FRAMEWORK, unsupported_reason
+
+
+def create_engine(job):
+    engine = torch_ddp.create_engine(job)
+    load = engine.load
+
+    def load_behind_the_gate(tokens):
+        while not Path("gate").exists():
+            time.sleep(0.05)
+        return load(tokens)
+
+    engine.load = load_behind_the_gate
+    return engine
+'''
 CLOSING = {
     "closing_hangs": "rank 1 had left its result and did not end by itself, so it is ended; the result counts",
     "closing_crashes": "rank 1 was ended by SIGSEGV after it had left its result, which counts",
@@ -259,7 +281,8 @@ def test_a_killed_snakemake_leaves_no_process_and_run_clears_its_lock(project: P
 
 
 def test_a_second_call_at_the_same_time_is_refused_and_harms_nothing(project: Project) -> None:
-    project.write_study(frameworks={"torch_ddp": None}, comparisons=SLOW)
+    (project.root / "scripts/frameworks/gated.py").write_text(GATED_ADAPTOR)
+    project.write_study(frameworks={"gated": None}, comparisons=TWO)
     link_environment(project)
     first = project.start(command=["./run", "tiny"])
     wait_until(lambda: project.started_ranks() == 2, "both ranks in training")
@@ -270,6 +293,7 @@ def test_a_second_call_at_the_same_time_is_refused_and_harms_nothing(project: Pr
     assert "cannot be locked" not in second.output and "--unlock" not in second.output
     assert "Traceback" not in second.output
     assert project.finish(["./run", "--dry-run", "tiny"], 60).returncode == 0
+    (project.root / "gate").touch()
     assert first.wait(timeout=120) == 0
     assert {row["status"] for row in project.measurements()} == {"ok"}
 

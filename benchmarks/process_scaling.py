@@ -26,10 +26,11 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
-from contracts.cell import Cell, canonical_json  # noqa: E402
+from contracts.cell import canonical_json  # noqa: E402
 from metrics.circumstances import others_cpu_percent  # noqa: E402
 from metrics.timing import timing_of_ranks  # noqa: E402
 from planning.studies import load_study  # noqa: E402
+from workloads.training.training_cell import TrainingCell  # noqa: E402
 
 
 def main() -> None:
@@ -54,7 +55,7 @@ def main() -> None:
     )
 
 
-def demo_cell(framework: str, num_gpus: int) -> Cell:
+def demo_cell(framework: str, num_gpus: int) -> TrainingCell:
     """Return the demo's strong-scaling cell; SystemExit where this machine would train it on GPUs."""
     study = load_study("demo", "local", ROOT)
     if study.system.device != "cpu":
@@ -78,7 +79,7 @@ def tokenize(folder: Path) -> Path:
     return output.with_suffix(".json")
 
 
-def measure(cell: Cell, folder: Path, tokens: Path, turn: int) -> dict[str, Any]:
+def measure(cell: TrainingCell, folder: Path, tokens: Path, turn: int) -> dict[str, Any]:
     """Return the record of one run of the cell."""
     record = folder / f"{cell.num_gpus}" / f"repeat{turn}" / "record.json"
     command = [sys.executable, SCRIPTS / "launch.py", "--system", "local", "--cell", canonical_json(cell.identity())]

@@ -39,20 +39,22 @@ sys.path.insert(0, str(SCRIPTS))
 
 from plausible import plausible  # noqa: E402
 
-from contracts.cell import Cell, Layout, Model, canonical_json, cell_from_identity  # noqa: E402
+from contracts.cell import Layout, canonical_json  # noqa: E402
 from contracts.cores import available_cores  # noqa: E402
 from corpus.verify import TokensInfo  # noqa: E402
 from frameworks.torch_plain import FRAMEWORK  # noqa: E402
 from launcher.host_lock import host_lock  # noqa: E402
 from launcher.shared_settings import shared_settings, threads_per_process  # noqa: E402
+from models.gpt import Gpt  # noqa: E402
 from planning.adaptors import environment_identity  # noqa: E402
 from workloads.training.batches import BatchReader  # noqa: E402
 from workloads.training.loop import LOOP_VERSION, NUM_BATCHES, NUM_WARMUP_BATCHES  # noqa: E402
+from workloads.training.training_cell import TrainingCell, cell_from_identity  # noqa: E402
 
 # The shape of the feasibility measurements: large enough that a batch takes a second on two cores.
 MODELS = {
-    "benchmark": Model("benchmark", num_layers=4, hidden_size=512, num_heads=8, seq_length=256, vocab_size=50304),
-    "tiny": Model("tiny", num_layers=1, hidden_size=32, num_heads=2, seq_length=16, vocab_size=50304),
+    "benchmark": Gpt("benchmark", num_layers=4, hidden_size=512, num_heads=8, seq_length=256, vocab_size=50304),
+    "tiny": Gpt("tiny", num_layers=1, hidden_size=32, num_heads=2, seq_length=16, vocab_size=50304),
 }
 GLOBAL_BATCH_SIZE = 4
 NUM_TOKENS = 100_000
@@ -88,9 +90,9 @@ def main() -> None:
             print(table_row(cell, take_turns(cell, Path(folder), arguments.repeats)), flush=True)
 
 
-def make_cell(precision: str, model: Model) -> Cell:
+def make_cell(precision: str, model: Gpt) -> TrainingCell:
     """One process of plain torch, whose batch is one micro-batch."""
-    return Cell(
+    return TrainingCell(
         framework="torch_plain",
         adaptor_version=FRAMEWORK.version,
         loop_version=LOOP_VERSION,
@@ -110,7 +112,7 @@ def make_cell(precision: str, model: Model) -> Cell:
     )
 
 
-def take_turns(cell: Cell, folder: Path, repeats: int) -> list[Turn]:
+def take_turns(cell: TrainingCell, folder: Path, repeats: int) -> list[Turn]:
     """Measure the three ways, one after another, `repeats` times."""
     write_tokens(folder / "tokens.json", cell.model.vocab_size)
     (folder / "identity.json").write_text(json.dumps(cell.identity()))
@@ -129,7 +131,7 @@ def take_turns(cell: Cell, folder: Path, repeats: int) -> list[Turn]:
     return turns
 
 
-def measure_project(cell: Cell, folder: Path, repeat: int) -> dict:
+def measure_project(cell: TrainingCell, folder: Path, repeat: int) -> dict:
     """The record of the cell, trained through the launcher; it takes the host's lock itself."""
     record = folder / f"repeat{repeat}" / "record.json"
     record.parent.mkdir()
@@ -200,13 +202,13 @@ def timed_mean(seconds: list[float]) -> float:
     return plausible("the mean time of a batch", statistics.mean(seconds[NUM_WARMUP_BATCHES:]))
 
 
-def training_flops(model: Model) -> float:
+def training_flops(model: Gpt) -> float:
     """Floating-point operations of one batch: 6 per weight and token in products, and attention's two products."""
     b, s, layers, h, v = GLOBAL_BATCH_SIZE, model.seq_length, model.num_layers, model.hidden_size, model.vocab_size
     return 72 * b * s * layers * h**2 * (1 + s / (6 * h) + v / (12 * layers * h))
 
 
-def table_row(cell: Cell, turns: list[Turn]) -> str:
+def table_row(cell: TrainingCell, turns: list[Turn]) -> str:
     """One line of the table: medians over the turns. Stops where a share of the peak is above 1 or a time is none."""
 
     def median(values: list[float]) -> float:

@@ -46,6 +46,8 @@ class Framework:
     parallelism: the degrees above 1 it can use, of "data", "tensor", "pipeline".
     options: layout options only this framework knows, name -> allowed values, the first being the default.
     packages: distributions whose versions go into the record.
+    architectures: the files in models/ whose models it trains.
+    uneven_stages: its pipeline stages may hold different numbers of layers (`stage_layers` of a layout).
     untraced_communication: its communication is invisible to a torch profiler.
     mpi: its processes are started under MPI (mpiexec on one machine, srun in a Slurm job).
     """
@@ -55,11 +57,13 @@ class Framework:
     parallelism: frozenset[str]
     options: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
+    architectures: frozenset[str] = frozenset({"gpt"})
+    uneven_stages: bool = False
     untraced_communication: bool = False
     mpi: bool = False
 
-    def option(self, cell: Cell, name: str) -> Any:
-        """A layout option's value in a cell; cells carry only those that differ from the default."""
+    def option(self, cell: Any, name: str) -> Any:
+        """Return a layout option's value in a training cell, which carries only those that are not the default."""
         return cell.layout.options.get(name, self.options[name][0])
 
 

@@ -1,72 +1,29 @@
-"""Cells: what one training job is, and the content address under which its record is kept."""
+"""Cells: what one job measures, and the content address under which its record is kept."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
-# Keys that a cell's identity leaves out while they hold these values, so that a key added later
-# (with the behaviour of before as its default) gives every old cell the same id as ever.
-IDENTITY_DEFAULTS: Mapping[str, Any] = {
-    "activation_checkpointing": "none",
-    "layout.tensor_parallel": 1,
-    "layout.pipeline_parallel": 1,
-    "model.tie_embeddings": False,
-    "model.architecture": "gpt",
-    "threads_per_process": None,
-}
+# Keys that every cell's identity leaves out while they hold these values, so that a key added later (with the behaviour
+# of before as its default) gives every old cell the same id as ever.
+COMMON_DEFAULTS: Mapping[str, Any] = {"workload": "training", "threads_per_process": None}
 
 _ABSENT = object()
-
-OPTIMIZER = {"name": "adamw", "betas": [0.9, 0.95], "weight_decay": 0.0}
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model's shape. `seq_length` and `vocab_size` count tokens; the feed-forward is 4 x `hidden_size`."""
-
-    name: str
-    num_layers: int
-    hidden_size: int
-    num_heads: int
-    seq_length: int
-    vocab_size: int
-    tie_embeddings: bool = False
-    architecture: str = "gpt"
-    source: str = ""
-    shown_as: str = ""  # what tables and figures call it, where that is not its name
-
-    @property
-    def num_parameters(self) -> int:
-        """The exact count: token and position embeddings, layers with biases, last LayerNorm, head without bias."""
-        h = self.hidden_size
-        per_layer = 12 * h * h + 13 * h
-        head = 0 if self.tie_embeddings else self.vocab_size * h
-        return self.vocab_size * h + self.seq_length * h + self.num_layers * per_layer + 2 * h + head
-
-    def shape(self) -> dict[str, Any]:
-        """What is measured: everything but its names and where it was taken from."""
-        return {
-            "architecture": self.architecture,
-            "num_layers": self.num_layers,
-            "hidden_size": self.hidden_size,
-            "num_heads": self.num_heads,
-            "seq_length": self.seq_length,
-            "vocab_size": self.vocab_size,
-            "tie_embeddings": self.tie_embeddings,
-        }
 
 
 @dataclass(frozen=True)
 class Layout:
     """How a framework spreads one model over the GPUs; `micro_batch_size` counts sequences per data rank.
 
-    `options` holds what only some frameworks know (a schedule, a ZeRO stage), as their adaptors declare it;
-    `default_options` the values that an identity leaves out, so that a new option of an adaptor orphans nothing.
+    `stage_layers` are the layers of each pipeline stage where they are not the same number in all. `options` holds what
+    only some frameworks know (a schedule, a ZeRO stage), as their adaptors declare it; `default_options` the values
+    that an identity leaves out, so that the cells of before keep their ids when an adaptor gets a new option.
     """
 
     data_parallel: int
@@ -75,6 +32,7 @@ class Layout:
     micro_batch_size: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)
     default_options: Mapping[str, Any] = field(default_factory=dict)
+    stage_layers: tuple[int, ...] = ()
 
     @property
     def num_gpus(self) -> int:
@@ -90,6 +48,7 @@ class Layout:
             "tensor_parallel": self.tensor_parallel,
             "pipeline_parallel": self.pipeline_parallel,
             "micro_batch_size": self.micro_batch_size,
+            **({"stage_layers": list(self.stage_layers)} if self.stage_layers else {}),
             **{
                 name: value
                 for name, value in sorted(self.options.items())
@@ -106,7 +65,8 @@ class Layout:
         }
         used = [f"{name} {degree}" for name, degree in degrees.items() if degree > 1] or ["data 1"]
         options = [f"{name} {value}" for name, value in sorted(self.options.items())]
-        return ", ".join([" x ".join(used), f"micro-batch {self.micro_batch_size}", *options])
+        stages = [f"layers {'-'.join(map(str, self.stage_layers))}"] if self.stage_layers else []
+        return ", ".join([" x ".join(used), f"micro-batch {self.micro_batch_size}", *stages, *options])
 
 
 def unit_of(device: str) -> str:
@@ -120,64 +80,66 @@ def counted(number: int | str, device: str) -> str:
     return f"{number} {unit}" if str(number) == "1" else f"{number} {'processes' if unit == 'process' else 'GPUs'}"
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One training job, fully resolved, without its repeat. `identity()` decides where its record lies."""
+@dataclass(frozen=True, kw_only=True)
+class Cell(ABC):
+    """One job, fully resolved, without its repeat. `identity()` decides where its record lies.
+
+    Here is what every workload's cells have; what else one has is in its own class (workloads/<name>/). `num_gpus`
+    counts processes on a CPU, each of which stands for a GPU.
+    """
+
+    # The folder in workloads/ that the class belongs to.
+    workload: ClassVar[str]
+    # Keys of its own part of the identity that are left out while they hold these values.
+    own_defaults: ClassVar[Mapping[str, Any]] = {}
 
     framework: str
     adaptor_version: int
-    loop_version: int
     environment: Mapping[str, Any]
-    model: Model
     num_gpus: int
-    layout: Layout
-    global_batch_size: int
-    precision: str
-    activation_checkpointing: str
-    corpus: Mapping[str, Any]
-    seed: int
-    learning_rate: float
-    adam_epsilon: float
     device: str
     gpus_per_node: int
     # On a CPU, where a process stands for a GPU. None: a node's cores are divided among its processes; always so with
     # GPUs, whose speed does not come from these threads.
     threads_per_process: int | None = None
 
+    @property
+    @abstractmethod
+    def subject(self) -> str:
+        """What stands in its path between framework and number of GPUs: the model's name, or the workload's label."""
+
+    @property
+    @abstractmethod
+    def settings_label(self) -> str:
+        """Return, for people, what it is besides framework, subject and GPUs: `batch 8, tensor 2, micro-batch 1`."""
+
+    @abstractmethod
+    def own_identity(self) -> dict[str, Any]:
+        """Return what decides what is measured, besides what all cells have."""
+
     def label(self) -> str:
         """For people: `torch_tensor, demo-14m, 2 GPUs, batch 8, tensor 2, micro-batch 1`; on a CPU `2 processes`."""
         where = counted(self.num_gpus, self.device)
-        return f"{self.framework}, {self.model.name}, {where}, batch {self.global_batch_size}, {self.layout.label()}"
-
-    @property
-    def num_micro_batches(self) -> int:
-        return self.layout.num_micro_batches(self.global_batch_size)
+        return ", ".join(filter(None, (self.framework, self.subject, where, self.settings_label)))
 
     @property
     def num_nodes(self) -> int:
         return -(-self.num_gpus // self.gpus_per_node)
 
     def identity(self) -> dict[str, Any]:
-        """Everything that decides what is measured, defaults left out (see IDENTITY_DEFAULTS)."""
+        """Everything that decides what is measured, defaults left out (see COMMON_DEFAULTS)."""
         full = {
+            "workload": self.workload,
             "framework": self.framework,
             "adaptor_version": self.adaptor_version,
-            "loop_version": self.loop_version,
             "environment": dict(self.environment),
-            "model": self.model.shape(),
             "num_gpus": self.num_gpus,
-            "layout": self.layout.as_dict(),
-            "global_batch_size": self.global_batch_size,
-            "precision": self.precision,
-            "activation_checkpointing": self.activation_checkpointing,
-            "corpus": dict(self.corpus),
-            "seed": self.seed,
-            "optimizer": {**OPTIMIZER, "eps": self.adam_epsilon, "learning_rate": self.learning_rate},
             "device": self.device,
             "gpus_per_node": self.gpus_per_node,
             "threads_per_process": self.threads_per_process,
+            **self.own_identity(),
         }
-        return _without_defaults(full)
+        return _without_defaults(full, {**COMMON_DEFAULTS, **self.own_defaults})
 
     @cached_property
     def identity_json(self) -> str:
@@ -199,46 +161,21 @@ def identity_hash(identity: Mapping[str, Any]) -> str:
     return _short_hash(canonical_json(identity))
 
 
-def cell_from_identity(identity: Mapping[str, Any], model_name: str = "") -> Cell:
-    """The inverse of `Cell.identity`, for the job that gets the identity on its command line."""
-    model = {"tie_embeddings": False, "architecture": "gpt", **identity["model"]}
-    layout = dict(identity["layout"])
-    degrees = {
-        "data_parallel": layout.pop("data_parallel"),
-        "tensor_parallel": layout.pop("tensor_parallel", 1),
-        "pipeline_parallel": layout.pop("pipeline_parallel", 1),
-        "micro_batch_size": layout.pop("micro_batch_size"),
-    }
-    return Cell(
-        framework=identity["framework"],
-        adaptor_version=identity["adaptor_version"],
-        loop_version=identity["loop_version"],
-        environment=identity["environment"],
-        model=Model(name=model_name, **model),
-        num_gpus=identity["num_gpus"],
-        layout=Layout(**degrees, options=layout),
-        global_batch_size=identity["global_batch_size"],
-        precision=identity["precision"],
-        activation_checkpointing=identity.get("activation_checkpointing", "none"),
-        corpus=identity["corpus"],
-        seed=identity["seed"],
-        learning_rate=identity["optimizer"]["learning_rate"],
-        adam_epsilon=identity["optimizer"]["eps"],
-        device=identity["device"],
-        gpus_per_node=identity["gpus_per_node"],
-        threads_per_process=identity.get("threads_per_process"),
-    )
+def common_fields(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return, from an identity, the fields that every workload's cells have."""
+    names = ("framework", "adaptor_version", "environment", "num_gpus", "device", "gpus_per_node")
+    return {name: identity[name] for name in names} | {"threads_per_process": identity.get("threads_per_process")}
 
 
 def _short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _without_defaults(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _without_defaults(data: Mapping[str, Any], defaults: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for key, value in data.items():
         path = f"{prefix}{key}"
-        if path in IDENTITY_DEFAULTS and IDENTITY_DEFAULTS[path] == value:
+        if path in defaults and defaults[path] == value:
             continue
-        kept[key] = _without_defaults(value, f"{path}.") if isinstance(value, Mapping) else value
+        kept[key] = _without_defaults(value, defaults, f"{path}.") if isinstance(value, Mapping) else value
     return kept

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from typing import Any
 
 from contracts.adaptor import Engine, Framework, Job, NotAvailable
-from contracts.cell import Cell
 from contracts.shown_as import ShownAs
 from contracts.storage import StateStorage
 from frameworks.torch.layouts import torch_reason
+from workloads.training.training_cell import TrainingCell
 
 FRAMEWORK = Framework(
     version=1,
@@ -44,7 +44,7 @@ def shown_as() -> ShownAs:
     return ShownAs("AxoNN", style=0)
 
 
-def unsupported_reason(cell: Cell) -> str | None:
+def unsupported_reason(cell: TrainingCell) -> str | None:
     """None when this adaptor can run the cell, else why not."""
     model, layout = cell.model, cell.layout
     tensor, columns, depth = layout.tensor_parallel, *(FRAMEWORK.option(cell, name) for name in ("columns", "depth"))
@@ -81,7 +81,7 @@ def unsupported_reason(cell: Cell) -> str | None:
     return torch_reason(cell)
 
 
-def stored_state(cell: Cell) -> StateStorage:
+def stored_state(cell: TrainingCell) -> StateStorage:
     """Autocast over float32 weights. Depth ranks share the weights of the products, gathered one by one when used."""
     depth = FRAMEWORK.option(cell, "depth")
     return StateStorage(
@@ -224,16 +224,15 @@ def _wait_before_receiving(engine: Any) -> None:
     engine._post_bw_recv_requests = wait_and_receive
 
 
-def _build(cell: Cell, ax: Any, device: Any) -> tuple[Any, str]:
+def _build(cell: TrainingCell, ax: Any, device: Any) -> tuple[Any, str]:
     """This rank's stage with its initial weights on `device`, and where those came from."""
     from torch import nn
 
-    from frameworks.torch.layouts import stage_blocks
     from frameworks.torch.torch_model import build_on_meta, materialize
+    from models.gpt import stage_blocks
     from models.weights import are_shared
 
-    stages = cell.layout.pipeline_parallel
-    blocks = stage_blocks(cell.model.num_layers, stages, ax.config.inter_layer_parallel_rank)
+    blocks = stage_blocks(cell.model, cell.layout, ax.config.inter_layer_parallel_rank)
     model = build_on_meta(cell, blocks=blocks, autocast=False)
     shape = [-1, cell.model.seq_length, cell.model.hidden_size]
     model.get_input_shape = model.get_output_shape = lambda: shape
@@ -281,7 +280,7 @@ def _products(model: Any) -> dict[str, Any]:
     return products
 
 
-def _load_shared(product: Any, name: str, cell: Cell) -> None:
+def _load_shared(product: Any, name: str, cell: TrainingCell) -> None:
     """The framework-neutral initial weights, of which AxoNN takes this rank's part."""
     import torch
 

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from contracts.adaptor import Engine, Framework, Job, NotAvailable
-from contracts.cell import OPTIMIZER, Cell
 from contracts.shown_as import ShownAs
 from contracts.storage import StateStorage
 from frameworks.torch.layouts import torch_reason
 from models.weights import are_shared
+from workloads.training.training_cell import OPTIMIZER, TrainingCell
 
 FRAMEWORK = Framework(
     version=1,
@@ -45,7 +45,7 @@ def shown_as() -> ShownAs:
     return ShownAs("DeepSpeed", style=2)
 
 
-def unsupported_reason(cell: Cell) -> str | None:
+def unsupported_reason(cell: TrainingCell) -> str | None:
     """None when this adaptor can run the cell, else why not."""
     stages, zero_stage = cell.layout.pipeline_parallel, FRAMEWORK.option(cell, "zero_stage")
     if stages > 1 and zero_stage > 1:
@@ -65,7 +65,7 @@ def unsupported_reason(cell: Cell) -> str | None:
     return torch_reason(cell)
 
 
-def stored_state(cell: Cell) -> StateStorage:
+def stored_state(cell: TrainingCell) -> StateStorage:
     """In half precision weights and gradients in it, float32 masters and Adam's moments; ZeRO has masters in fp32 too.
 
     ZeRO's buckets have DeepSpeed's default size, 5e8 gradients. ZeRO 3 keeps up to 1e9 parameters gathered besides, and
@@ -143,7 +143,7 @@ class ZeroStep:
     """One optimizer step of DeepSpeed's engine, which accumulates gradients over the micro-batches it was told of."""
 
     engine: Any
-    cell: Cell
+    cell: TrainingCell
     loss: Callable[[Any, Any], Any]
 
     def __call__(self, inputs: Any, targets: Any) -> Any:
@@ -166,7 +166,7 @@ class PipelineStep:
     """
 
     engine: Any
-    cell: Cell
+    cell: TrainingCell
 
     def __call__(self, inputs: Any, targets: Any) -> Any:
         size = self.cell.layout.micro_batch_size
@@ -182,7 +182,7 @@ def refuse_skipped_steps(engine: Any) -> None:
         raise RuntimeError("DeepSpeed skipped an optimizer step: a gradient overflowed, so the batch trained nothing")
 
 
-def engine_config(cell: Cell, fused: bool, loss_scale: float) -> dict[str, Any]:
+def engine_config(cell: TrainingCell, fused: bool, loss_scale: float) -> dict[str, Any]:
     """DeepSpeed's configuration of a cell, a new one each time; what it does not mention has DeepSpeed's defaults.
 
     fused: let DeepSpeed choose its own Adam (fused on a GPU, vectorised on the host); torch's fused AdamW otherwise.
@@ -291,7 +291,7 @@ def forget_empty_step(optimizer: Any) -> None:
         state["step"] *= 0
 
 
-def zero_engine(cell: Cell, config: dict[str, Any], device: Any, rank: int) -> Any:
+def zero_engine(cell: TrainingCell, config: dict[str, Any], device: Any, rank: int) -> Any:
     """DeepSpeed's engine over the whole model. With ZeRO 3 no rank ever holds more than one layer of it."""
     import deepspeed
 
@@ -312,7 +312,7 @@ def zero_engine(cell: Cell, config: dict[str, Any], device: Any, rank: int) -> A
     return engine
 
 
-def pipeline_engine(cell: Cell, config: dict[str, Any], loss: Callable[[Any, Any], Any]) -> Any:
+def pipeline_engine(cell: TrainingCell, config: dict[str, Any], loss: Callable[[Any, Any], Any]) -> Any:
     """DeepSpeed's pipeline engine; each rank builds its own stage.
 
     Layers are the embeddings, the blocks, and final norm with head; stages get equal numbers of blocks. Full activation

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from contracts.adaptor import Engine, Framework, Job, NotAvailable
-from contracts.cell import Cell
 from contracts.placement import host_name
 from contracts.shown_as import ShownAs
 from frameworks.torch.layouts import torch_reason
+from workloads.training.training_cell import TrainingCell
 
 FRAMEWORK = Framework(version=1, environment="horovod", parallelism=frozenset({"data"}), packages=("torch", "horovod"))
 
@@ -30,7 +30,7 @@ def shown_as() -> ShownAs:
     return ShownAs("Horovod", style=7)
 
 
-def unsupported_reason(cell: Cell) -> str | None:
+def unsupported_reason(cell: TrainingCell) -> str | None:
     """None when this adaptor can run the cell, else why not."""
     return torch_reason(cell)
 

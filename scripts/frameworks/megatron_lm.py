@@ -26,12 +26,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from contracts.adaptor import Engine, Framework, Job, NotAvailable
-from contracts.cell import OPTIMIZER, Cell
 from contracts.shown_as import ShownAs
 from contracts.storage import StateStorage
 from frameworks.torch.layouts import torch_reason
 from frameworks.torch.megatron_weights import load_shared_weights
 from models.weights import STANDARD_DEVIATION, are_shared
+from workloads.training.training_cell import OPTIMIZER, TrainingCell
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,14 +67,14 @@ def shown_as() -> ShownAs:
     return ShownAs("Megatron-LM", style=1)
 
 
-def unsupported_reason(cell: Cell) -> str | None:
+def unsupported_reason(cell: TrainingCell) -> str | None:
     """None when this adaptor can run the cell, else why not."""
     if cell.device == "cpu" and cell.precision in ("bf16", "fp16"):
         return f"on a CPU Megatron-LM runs for correctness, in fp32: {cell.precision} needs a GPU"
     return torch_reason(cell) or _tensor_reason(cell) or _virtual_stages_reason(cell)
 
 
-def _tensor_reason(cell: Cell) -> str | None:
+def _tensor_reason(cell: TrainingCell) -> str | None:
     degree, vocabulary, tokens = cell.layout.tensor_parallel, cell.model.vocab_size, cell.model.seq_length
     if vocabulary % degree:
         return f"a vocabulary of {vocabulary} cannot be split evenly over {degree} tensor ranks"
@@ -87,7 +87,7 @@ def _tensor_reason(cell: Cell) -> str | None:
     return "sequence parallelism needs Transformer Engine, and that needs a GPU" if cell.device == "cpu" else None
 
 
-def _virtual_stages_reason(cell: Cell) -> str | None:
+def _virtual_stages_reason(cell: TrainingCell) -> str | None:
     virtual, stages = FRAMEWORK.option(cell, "virtual_stages"), cell.layout.pipeline_parallel
     layers, micro_batches = cell.model.num_layers, cell.num_micro_batches
     if virtual == 1:
@@ -118,7 +118,7 @@ class MegatronStep:
     chunks: this rank's virtual stages, wrapped for data parallelism. positions: int64 [micro-batch size, seq_length].
     """
 
-    cell: Cell
+    cell: TrainingCell
     chunks: list[Any]
     optimizer: Any
     schedule: Callable[..., list[Tensor]]
@@ -154,7 +154,7 @@ def _mean_and_copy(token_losses: Tensor) -> tuple[Tensor, Tensor]:
     return mean, mean.detach().clone()
 
 
-def stored_state(cell: Cell) -> StateStorage:
+def stored_state(cell: TrainingCell) -> StateStorage:
     """In half precision weights, gradients added up in it (bf16: in float32), float32 masters and Adam's two moments.
 
     In fp32 the optimizer works on the weights themselves. Megatron's own layers keep attention's scores as softmax puts
@@ -223,7 +223,7 @@ def create_engine(job: Job) -> Engine:
     )
 
 
-def _set_cuda_variables(cell: Cell) -> dict[str, str]:
+def _set_cuda_variables(cell: TrainingCell) -> dict[str, str]:
     """Variables that CUDA reads when it starts, for the record; what the user set stays."""
     wanted = {}
     if cell.layout.tensor_parallel > 1:
@@ -251,7 +251,7 @@ def _join_groups(config: Any, seed: int) -> None:
     model_parallel_cuda_manual_seed(seed + 100 * parallel_state.get_pipeline_model_parallel_rank())
 
 
-def _layer_spec(cell: Cell) -> tuple[str, Any]:
+def _layer_spec(cell: TrainingCell) -> tuple[str, Any]:
     """Whose layers to use, by name and as Megatron wants it; raises NotAvailable where the cell cannot have them."""
     from megatron.core.models.gpt import gpt_layer_specs as specs
 
@@ -264,7 +264,7 @@ def _layer_spec(cell: Cell) -> tuple[str, Any]:
     return "local", specs.get_gpt_layer_local_spec()
 
 
-def _build_models(cell: Cell, config: Any, layer_spec: Any, runtime: Runtime) -> list[Any]:
+def _build_models(cell: TrainingCell, config: Any, layer_spec: Any, runtime: Runtime) -> list[Any]:
     """A GPTModel for each virtual stage of this rank, with its initial weights."""
     from megatron.core import parallel_state
     from megatron.core.models.gpt import GPTModel
@@ -288,7 +288,7 @@ def _build_models(cell: Cell, config: Any, layer_spec: Any, runtime: Runtime) ->
     return models
 
 
-def _model_config(cell: Cell, fused: Mapping[str, bool]) -> Any:
+def _model_config(cell: TrainingCell, fused: Mapping[str, bool]) -> Any:
     """Megatron's configuration of the model in frameworks/torch/decoder.py, in the cell's layout and precision."""
     import torch
     import torch.nn.functional as F
@@ -328,7 +328,7 @@ def _model_config(cell: Cell, fused: Mapping[str, bool]) -> Any:
     )
 
 
-def _make_trainable(cell: Cell, models: Sequence[Any]) -> tuple[list[Any], Any]:
+def _make_trainable(cell: TrainingCell, models: Sequence[Any]) -> tuple[list[Any], Any]:
     """The models in Megatron's data parallelism and its optimizer, put together as in pretrain_gpt.py."""
     import torch
     from megatron.core import distributed

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contracts.adaptor import Engine, Framework, Job
-from contracts.cell import Cell
 from contracts.shown_as import ShownAs
 from contracts.storage import StateStorage, ddp_gradient_bytes
 from frameworks.torch.layouts import torch_reason
+from workloads.training.training_cell import TrainingCell
 
 FRAMEWORK = Framework(version=1, environment="torch", parallelism=frozenset({"data"}), packages=("torch",))
 
@@ -16,12 +16,12 @@ def shown_as() -> ShownAs:
     return ShownAs("PyTorch DDP", style=4)
 
 
-def unsupported_reason(cell: Cell) -> str | None:
+def unsupported_reason(cell: TrainingCell) -> str | None:
     """None when this adaptor can run the cell, else why not."""
     return torch_reason(cell)
 
 
-def stored_state(cell: Cell) -> StateStorage:
+def stored_state(cell: TrainingCell) -> StateStorage:
     """All on every GPU, gradients also in the buckets that are reduced."""
     return StateStorage(gradient_bytes=ddp_gradient_bytes(cell))
 

@@ -9,10 +9,10 @@ holds all of them in float32 until then, or as "shards", reduced with every micr
 from __future__ import annotations
 
 from contracts.adaptor import Engine, Framework, Job
-from contracts.cell import Cell
 from contracts.shown_as import ShownAs
 from contracts.storage import StateStorage
 from frameworks.torch.layouts import torch_reason
+from workloads.training.training_cell import TrainingCell
 
 FRAMEWORK = Framework(
     version=1,
@@ -28,12 +28,12 @@ def shown_as() -> ShownAs:
     return ShownAs("PyTorch FSDP", style=3)
 
 
-def unsupported_reason(cell: Cell) -> str | None:
+def unsupported_reason(cell: TrainingCell) -> str | None:
     """None when this adaptor can run the cell, else why not."""
     return torch_reason(cell)
 
 
-def stored_state(cell: Cell) -> StateStorage:
+def stored_state(cell: TrainingCell) -> StateStorage:
     """Float32 shards; around a layer's backward pass, whole: two layers' parameters, gradients, what is reduced."""
     data = cell.layout.data_parallel
     number = 4 if cell.precision == "fp32" else 2

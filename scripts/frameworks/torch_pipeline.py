@@ -10,10 +10,11 @@ stages follow it; "gpipe" runs all forward passes first and holds all of them.
 from __future__ import annotations
 
 from contracts.adaptor import Engine, Framework, Job
-from contracts.cell import Cell
 from contracts.shown_as import ShownAs
 from contracts.storage import StateStorage, ddp_gradient_bytes
-from frameworks.torch.layouts import stage_blocks, torch_reason
+from frameworks.torch.layouts import torch_reason
+from models.gpt import stage_blocks
+from workloads.training.training_cell import TrainingCell
 
 FRAMEWORK = Framework(
     version=1,
@@ -21,6 +22,7 @@ FRAMEWORK = Framework(
     parallelism=frozenset({"data", "pipeline"}),
     options={"schedule": ("1f1b", "gpipe")},
     packages=("torch",),
+    uneven_stages=True,
 )
 
 
@@ -29,7 +31,7 @@ def shown_as() -> ShownAs:
     return ShownAs("PyTorch PP", style=6)
 
 
-def unsupported_reason(cell: Cell) -> str | None:
+def unsupported_reason(cell: TrainingCell) -> str | None:
     """None when this adaptor can run the cell, else why not."""
     stages, micro_batches = cell.layout.pipeline_parallel, cell.num_micro_batches
     if cell.model.tie_embeddings and stages > 1:
@@ -39,7 +41,7 @@ def unsupported_reason(cell: Cell) -> str | None:
     return torch_reason(cell)
 
 
-def stored_state(cell: Cell) -> StateStorage:
+def stored_state(cell: TrainingCell) -> StateStorage:
     """As the default, with as many micro-batches in flight as the schedule has, and DDP's buckets over data ranks.
 
     torch.distributed.pipelining (2.13: PipelineStage in its stage.py) makes a buffer for every micro-batch that a stage
@@ -67,7 +69,7 @@ def create_engine(job: Job) -> Engine:
     runtime = start(job)
     mesh = runtime.mesh(pipeline=stages, data=cell.layout.data_parallel)
     index = mesh.get_local_rank("pipeline")
-    model = build_on_meta(cell, blocks=stage_blocks(cell.model.num_layers, stages, index))
+    model = build_on_meta(cell, blocks=stage_blocks(cell.model, cell.layout, index))
     initial_weights = materialize(model, cell, runtime.device)
     optimizer = make_optimizer(model.parameters(), cell)
     if cell.layout.data_parallel > 1:

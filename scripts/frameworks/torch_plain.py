@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contracts.adaptor import Engine, Framework, Job
-from contracts.cell import Cell
 from contracts.shown_as import ShownAs
 from frameworks.torch.layouts import torch_reason
+from workloads.training.training_cell import TrainingCell
 
 FRAMEWORK = Framework(version=1, environment="torch", parallelism=frozenset(), packages=("torch",))
 
@@ -15,7 +15,7 @@ def shown_as() -> ShownAs:
     return ShownAs("PyTorch", style=8)
 
 
-def unsupported_reason(cell: Cell) -> str | None:
+def unsupported_reason(cell: TrainingCell) -> str | None:
     """None when this adaptor can run the cell, else why not."""
     return torch_reason(cell)
 

@@ -12,10 +12,10 @@ with sharding, as "shards", reduced with every micro-batch (more communication, 
 from __future__ import annotations
 
 from contracts.adaptor import Engine, Framework, Job
-from contracts.cell import Cell
 from contracts.shown_as import ShownAs
 from contracts.storage import StateStorage
 from frameworks.torch.layouts import torch_reason
+from workloads.training.training_cell import TrainingCell
 
 FRAMEWORK = Framework(
     version=1,
@@ -31,7 +31,7 @@ def shown_as() -> ShownAs:
     return ShownAs("PyTorch TP", style=5)
 
 
-def unsupported_reason(cell: Cell) -> str | None:
+def unsupported_reason(cell: TrainingCell) -> str | None:
     """None when this adaptor can run the cell, else why not."""
     degree, vocabulary = cell.layout.tensor_parallel, cell.model.vocab_size
     if vocabulary % degree:
@@ -41,7 +41,7 @@ def unsupported_reason(cell: Cell) -> str | None:
     return torch_reason(cell)
 
 
-def stored_state(cell: Cell) -> StateStorage:
+def stored_state(cell: TrainingCell) -> StateStorage:
     """Tensor shards; without sharding, what replicates them works on a second copy, with it as in torch_fsdp."""
     data = cell.layout.data_parallel
     if FRAMEWORK.option(cell, "data_sharding") == "none":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import shutil
 import signal
 import subprocess
@@ -16,12 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contracts.atomic import write_json
+from contracts.cell import Cell
 from contracts.placement import host_name
 from launcher.host_load import others_cpu_s
 from launcher.interpreter import SETUP_WORDS
 from launcher.process_id import is_alive, this_process, was_before_boot
 from launcher.processes import LAST_LINE_LIMIT, LAST_LINES, Ending
 from workloads.exchange import Exchange, RankFailure
+from workloads.lookup import load_workload
 from workloads.thread_limits import openmp_lacked_a_thread
 
 if TYPE_CHECKING:
@@ -83,9 +84,10 @@ class Verdict:
     last_lines: tuple[str, ...] = ()
 
 
-def judge(ending: Ending, exchange: Exchange, num_ranks: int, data_parallel: int, killed_for_memory: bool) -> Verdict:
+def judge(ending: Ending, exchange: Exchange, cell: Cell, killed_for_memory: bool) -> Verdict:
     """What the ranks' common end means: a record's status, or why there must be none."""
     exchange.look_again()
+    num_ranks = cell.num_gpus
     failures = [f for f in (exchange.read_failure(rank) for rank in range(num_ranks)) if f is not None]
     for status in ("oom", "not_available"):
         first = _earliest([f for f in failures if f.status == status])
@@ -117,16 +119,8 @@ def judge(ending: Ending, exchange: Exchange, num_ranks: int, data_parallel: int
             return Verdict("", f"rank {rank} ended well but left no result", "crash", rank)
         if result["world_size"] != num_ranks:
             return Verdict("", f"rank {rank} ran in a world of {result['world_size']}, not {num_ranks}", "crash", rank)
-    shares = sorted({(result["rank"]["data_rank"], result["rank"]["data_size"]) for result in results if result})
-    if shares != [(rank, data_parallel) for rank in range(data_parallel)]:
-        said = ", ".join(f"{rank} of {size}" for rank, size in shares)
-        return Verdict("", f"the ranks read shares {said} of the batch, not each of {data_parallel}", "crash")
-    losses = [loss for result in results if result for loss in result["rank"]["losses"] if loss is not None]
-    if not losses:
-        return Verdict("", "no rank held a loss, so nothing shows that it trained", "crash")
-    if not all(math.isfinite(float(loss)) for loss in losses):
-        return Verdict("nan", "a loss was not finite")
-    return Verdict("ok")
+    found = load_workload(cell.workload).judge(cell, [result for result in results if result is not None])
+    return Verdict(found.status, found.reason, "" if found.status else "crash", found.rank)
 
 
 def _earliest(failures: Sequence[RankFailure]) -> RankFailure | None:

@@ -117,12 +117,12 @@ def _effective_outcome(planned: PlannedCell, outcome: Outcome | None) -> Outcome
 
 
 def _planned_columns(cell: Cell) -> Row:
-    model, layout = cell.model, cell.layout
+    model, layout, shape = cell.model, cell.layout, cell.model.shape()
     return {
         "framework": cell.framework,
         "model": model.name,
         "model_shown_as": model.shown_as,
-        "num_parameters": model.num_parameters if flops.has_known_flops(model) else None,
+        "num_parameters": model.num_parameters,
         "num_gpus": cell.num_gpus,
         "num_nodes": cell.num_nodes,
         "precision": cell.precision,
@@ -131,9 +131,7 @@ def _planned_columns(cell: Cell) -> Row:
         "micro_batch_size": layout.micro_batch_size,
         "num_micro_batches": cell.num_micro_batches,
         "seq_length": model.seq_length,
-        "num_layers": model.num_layers,
-        "hidden_size": model.hidden_size,
-        "num_heads": model.num_heads,
+        **{name: shape.get(name) for name in ("num_layers", "hidden_size", "num_heads")},
         "vocab_size": model.vocab_size,
         "data_parallel": layout.data_parallel,
         "tensor_parallel": layout.tensor_parallel,
@@ -169,7 +167,7 @@ def _metric_columns(record: Mapping[str, Any], cell: Cell, hardware: Mapping[str
     timing = timing_of_ranks(ranks)
     peak = peak_of_record(hardware, cell.device, ranks)
     t, b, n, model = timing.batch_time_s, cell.global_batch_size, cell.num_gpus, cell.model
-    work = flops.model_flops_per_step(model, b)
+    work = model.model_flops_per_step(b)
     return {
         "batch_time_s": t,
         "batch_time_std_s": timing.batch_time_std_s,
@@ -180,13 +178,13 @@ def _metric_columns(record: Mapping[str, Any], cell: Cell, hardware: Mapping[str
         "warmup_batch_time_s": timing.warmup_batch_time_s,
         "window_batch_time_s": timing.window_batch_time_s,
         "timing_check": timing.timing_check,
-        "expected_training_time_s": flops.expected_training_time_s(t, b, model.seq_length),
+        "expected_training_time_s": flops.expected_training_time_s(t, b, model.tokens_per_sample),
         "percentage_comparable_to_paper": flops.percentage_comparable_to_paper(
             model, cell.activation_checkpointing, cell.precision
         ),
         "model_flops_per_step": work,
         "model_flops_per_s_per_gpu": None if work is None else work / t / n,
-        "tokens_per_s": b * model.seq_length / t,
+        "tokens_per_s": b * model.tokens_per_sample / t,
         "samples_per_s": b / t,
         **_reported_columns(record, b / t, None if work is None else work / t / n),
         "peak_flops_per_gpu": peak.flops_per_s,

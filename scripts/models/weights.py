@@ -1,7 +1,7 @@
 """Initial weights that every framework can load: NumPy arrays, a pure function of the seed and the parameter's name.
 
 Each parameter has a random stream of its own, so that a rank draws exactly the parameters it holds and the layout
-changes nothing. Names and shapes are those of `frameworks.torch.decoder`: a projection's weight is [outputs, inputs].
+changes nothing. Names and shapes are the model's own (`parameter_shapes` of its architecture).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 
 import numpy as np
 
-from contracts.cell import Model
+from contracts.model import Model
 
 STANDARD_DEVIATION = 0.02
 
@@ -22,21 +22,6 @@ SHARED_WEIGHTS_LIMIT = 200_000_000
 def are_shared(model: Model) -> bool:
     """Whether the model is small enough that all frameworks start from the weights drawn here."""
     return model.num_parameters <= SHARED_WEIGHTS_LIMIT
-
-
-def parameter_shapes(model: Model) -> dict[str, tuple[int, ...]]:
-    """Every parameter's name and shape, in the order of the forward pass; their sizes sum to `num_parameters`."""
-    h = model.hidden_size
-    shapes: dict[str, tuple[int, ...]] = {
-        "token_embedding.weight": (model.vocab_size, h),
-        "position_embedding.weight": (model.seq_length, h),
-    }
-    for index in range(model.num_layers):
-        shapes |= {f"blocks.{index}.{name}": shape for name, shape in _block_shapes(h).items()}
-    shapes |= {"final_norm.weight": (h,), "final_norm.bias": (h,)}
-    if not model.tie_embeddings:
-        shapes["head.weight"] = (model.vocab_size, h)
-    return shapes
 
 
 def constant_value(name: str) -> float | None:
@@ -51,7 +36,7 @@ def initial_weight(model: Model, seed: int, name: str) -> np.ndarray:
 
     Raises KeyError for a name the model does not have.
     """
-    shape = parameter_shapes(model)[name]
+    shape = model.parameter_shapes()[name]
     constant = constant_value(name)
     if constant is not None:
         return np.full(shape, constant, dtype=np.float32)
@@ -72,18 +57,3 @@ def _stream_key(seed: int, name: str) -> np.ndarray:
 
 def _digest(*parts: object) -> bytes:
     return hashlib.sha256("/".join(map(str, parts)).encode()).digest()
-
-
-def _block_shapes(h: int) -> dict[str, tuple[int, ...]]:
-    shapes: dict[str, tuple[int, ...]] = {"attention_norm.weight": (h,), "attention_norm.bias": (h,)}
-    for projection in ("query", "key", "value", "output"):
-        shapes[f"attention.{projection}.weight"] = (h, h)
-        shapes[f"attention.{projection}.bias"] = (h,)
-    return shapes | {
-        "feed_forward_norm.weight": (h,),
-        "feed_forward_norm.bias": (h,),
-        "feed_forward.up.weight": (4 * h, h),
-        "feed_forward.up.bias": (4 * h,),
-        "feed_forward.down.weight": (h, 4 * h),
-        "feed_forward.down.bias": (h,),
-    }

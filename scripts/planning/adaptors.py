@@ -15,11 +15,15 @@ from contracts.adaptor import Framework
 from contracts.cell import identity_hash
 from contracts.errors import ConfigError, nearest, shown_value
 from contracts.shown_as import ShownAs, mistake_in, with_styles
+from models.architectures import architecture_names
 from settings.requirements import check_pinned
 
 # What a layout can be cut along: degrees above 1 that an adaptor may declare.
 PARALLELISM = ("data", "tensor", "pipeline")
-COMMON_LAYOUT_KEYS = ("tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_size", "num_gpus", "models")
+COMMON_LAYOUT_KEYS = (
+    *("tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_size", "stage_layers", "num_gpus"),
+    "models",
+)
 _ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _OPTION = re.compile(r"[a-z][a-z0-9_]{0,99}")
 
@@ -82,7 +86,12 @@ def _mistake_in(declared: Any) -> str:
             return mistake
     if not isinstance(declared.packages, tuple | list) or not all(isinstance(p, str) for p in declared.packages):
         return f'packages {shown_value(declared.packages)} is no tuple of names; write ("name",)'
-    for flag in ("untraced_communication", "mpi"):
+    if not isinstance(declared.architectures, frozenset | set) or not declared.architectures:
+        return f'architectures {shown_value(declared.architectures)} is no set of names; write frozenset({{"gpt"}})'
+    for word in declared.architectures:
+        if word not in architecture_names():
+            return f"architectures: {shown_value(word)} is no file in models/{nearest(word, architecture_names())}"
+    for flag in ("untraced_communication", "mpi", "uneven_stages"):
         if not isinstance(getattr(declared, flag), bool):
             return f"{flag} {shown_value(getattr(declared, flag))} is neither True nor False"
     return ""

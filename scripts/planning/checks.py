@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from contracts.cell import Layout, Model
+from contracts.cell import Layout
 from contracts.errors import ConfigError, in_yaml, nearest, shown_value
+from contracts.model import Model
 from settings.gpus import is_slice
 from workloads.training.loop import NUM_BATCHES, NUM_WARMUP_BATCHES
 
@@ -95,23 +96,19 @@ def check_growth(where: str, models: Sequence[Model]) -> None:
 
     A longer sequence or a larger vocabulary changes what the work of a step is, and with it every efficiency.
     """
-    for field in ("seq_length", "vocab_size", "tie_embeddings"):
-        values = {getattr(model, field) for model in models}
+    for field in dict.fromkeys(field for model in models for field in model.besides_layers()):
+        values = {model.besides_layers().get(field) for model in models}
         if len(values) > 1:
             raise ConfigError(
                 f"{where}: weak_model scaling changes the layers of the model alone, but {field} is {_listed(values)} "
                 f"here; use models that have the same"
             )
     for smaller, larger in pairwise(models):
-        if _layer_parameters(larger) <= _layer_parameters(smaller):
+        if larger.layers_size <= smaller.layers_size:
             raise ConfigError(
                 f"{where}: under weak_model scaling the model grows with the GPUs, but the layers of {larger.name} "
                 f"are not larger than those of {smaller.name}"
             )
-
-
-def _layer_parameters(model: Model) -> int:
-    return model.num_layers * model.hidden_size**2
 
 
 def check_option(where: str, value: Any, allowed: Sequence[Any]) -> None:
@@ -124,8 +121,8 @@ def check_option(where: str, value: Any, allowed: Sequence[Any]) -> None:
 
 
 def check_model(where: str, model: Model) -> None:
-    if model.hidden_size % model.num_heads:
-        raise ConfigError(f"{where}: hidden_size {model.hidden_size} is not divisible by num_heads {model.num_heads}")
+    if mistake := model.mistake():
+        raise ConfigError(f"{where}: {mistake}")
 
 
 def check_vocabulary(where: str, model: Model) -> None:
@@ -137,7 +134,7 @@ def check_vocabulary(where: str, model: Model) -> None:
 
 
 def check_split(where: str, model: Model, layout: Layout, num_gpus: int, global_batch_size: int) -> None:
-    """The layout must cover the GPUs and cut batch, layers and heads into equal parts."""
+    """The layout must cover the GPUs, cut the batch into equal parts, and the model as its architecture allows."""
     tensor, pipeline = layout.tensor_parallel, layout.pipeline_parallel
     if layout.num_gpus != num_gpus:
         product = f"tensor {tensor} x pipeline {pipeline} x data {layout.data_parallel} is {layout.num_gpus} GPUs"
@@ -145,14 +142,8 @@ def check_split(where: str, model: Model, layout: Layout, num_gpus: int, global_
             f"{where}: {product}, not {num_gpus}; degrees must divide the GPUs: use `all`, or say at which `num_gpus` "
             f"the layout is a candidate"
         )
-    if model.num_layers % pipeline:
-        raise ConfigError(
-            f"{where}: {model.num_layers} layers of {model.name} are not divisible by {pipeline} pipeline stages"
-        )
-    if model.num_heads % tensor:
-        raise ConfigError(
-            f"{where}: {model.num_heads} heads of {model.name} are not divisible by tensor_parallel {tensor}"
-        )
+    if mistake := model.cut_mistake(layout):
+        raise ConfigError(f"{where}: {mistake}")
     share = layout.data_parallel * layout.micro_batch_size
     if global_batch_size % share:
         raise ConfigError(

@@ -60,10 +60,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from contracts.cell import Cell
 from contracts.storage import StateStorage
+from models.gpt import Gpt, layers_of_stages
 from settings.hardware import device_table
 from settings.systems import System
+from workloads.training.training_cell import TrainingCell
 
 GIB = 2.0**30
 # What else takes a GPU's memory: of 16 GiB by name a driver shows 15.8; a CUDA context with its kernels is 0.3 to 0.6,
@@ -112,35 +113,38 @@ class MemoryEstimate:
         )
 
 
-def estimate_memory(cell: Cell, storage: StateStorage = DEFAULT_STORAGE) -> MemoryEstimate | None:
+def estimate_memory(cell: TrainingCell, storage: StateStorage = DEFAULT_STORAGE) -> MemoryEstimate | None:
     """Return the estimate for the fullest GPU of a cell; None where the model is no GPT."""
-    if cell.model.architecture != "gpt":
+    if not isinstance(cell.model, Gpt):
         return None
     return max(stage_estimates(cell, storage).values(), key=lambda estimate: estimate.total_gib)
 
 
-def stage_estimates(cell: Cell, storage: StateStorage = DEFAULT_STORAGE) -> dict[int, MemoryEstimate]:
+def stage_estimates(cell: TrainingCell, storage: StateStorage = DEFAULT_STORAGE) -> dict[int, MemoryEstimate]:
     """Return an estimate for every stage of a GPT's pipeline that can be the fullest, by the stage's index.
 
     The first has the embeddings and most micro-batches in flight, the last has the head and the loss. One in between
-    can have more than both only where it has buffers for all that it receives; of those, the second has most in flight.
+    can have more than both only where it has buffers for all that it receives, or more layers.
     """
     stages = cell.layout.pipeline_parallel
+    layers = layers_of_stages(cell.model, cell.layout)
     first, last = micro_batches_in_flight(storage, stages, cell.num_micro_batches)
     if stages == 1:
-        return {0: _stage_estimate(cell, storage, first, is_first=True, is_last=True)}
+        return {0: _stage_estimate(cell, storage, layers[0], first, is_first=True, is_last=True)}
     estimates = {
-        0: _stage_estimate(cell, storage, first, is_first=True, is_last=False),
-        stages - 1: _stage_estimate(cell, storage, last, is_first=False, is_last=True),
+        0: _stage_estimate(cell, storage, layers[0], first, is_first=True, is_last=False),
+        stages - 1: _stage_estimate(cell, storage, layers[-1], last, is_first=False, is_last=True),
     }
-    if stages > 2 and storage.buffer_per_micro_batch:
+    if stages > 2 and (storage.buffer_per_micro_batch or cell.layout.stage_layers):
         assert storage.virtual_stages == 1, "no framework here has both"
-        second = first if storage.schedule == "gpipe" else min(stages - 1, cell.num_micro_batches)
-        estimates[1] = _stage_estimate(cell, storage, second, is_first=False, is_last=False)
+        # Of those with the most layers, the first has most in flight.
+        index = max(range(1, stages - 1), key=lambda stage: (layers[stage], -stage))
+        inner = first if storage.schedule == "gpipe" else min(stages - index, cell.num_micro_batches)
+        estimates[index] = _stage_estimate(cell, storage, layers[index], inner, is_first=False, is_last=False)
     return estimates
 
 
-def estimate_for(adaptor: ModuleType, cell: Cell) -> MemoryEstimate | None:
+def estimate_for(adaptor: ModuleType, cell: TrainingCell) -> MemoryEstimate | None:
     """With the storage that the adaptor declares, where it does (see `contracts.storage`)."""
     stored_state = getattr(adaptor, "stored_state", None)
     return estimate_memory(cell, DEFAULT_STORAGE if stored_state is None else stored_state(cell))
@@ -197,9 +201,9 @@ class _Formats:
 
 
 def _stage_estimate(
-    cell: Cell, storage: StateStorage, in_flight: float, *, is_first: bool, is_last: bool
+    cell: TrainingCell, storage: StateStorage, layers: int, in_flight: float, *, is_first: bool, is_last: bool
 ) -> MemoryEstimate:
-    parameters = _parameters(cell, storage, is_first, is_last)
+    parameters = _parameters(cell, storage, layers, is_first, is_last)
     formats = _formats(cell, storage)
     e, r = formats.product, formats.residual
     h, tensor = cell.model.hidden_size, cell.layout.tensor_parallel
@@ -258,10 +262,9 @@ def _stage_estimate(
     )
 
 
-def _parameters(cell: Cell, storage: StateStorage, is_first: bool, is_last: bool) -> _Parameters:
+def _parameters(cell: TrainingCell, storage: StateStorage, layers: int, is_first: bool, is_last: bool) -> _Parameters:
     model, layout = cell.model, cell.layout
     h, tensor = model.hidden_size, layout.tensor_parallel
-    layers = model.num_layers // layout.pipeline_parallel
     table = model.vocab_size * h
     # Tied, embedding and head of one stage are one matrix, and those of two stages are two copies.
     has_embedding = is_first and not (is_last and model.tie_embeddings)
@@ -274,7 +277,7 @@ def _parameters(cell: Cell, storage: StateStorage, is_first: bool, is_last: bool
     )
 
 
-def _formats(cell: Cell, storage: StateStorage) -> _Formats:
+def _formats(cell: TrainingCell, storage: StateStorage) -> _Formats:
     e = SINGLE_BYTES if cell.precision == "fp32" else HALF_BYTES
     autocast = storage.autocast and e == HALF_BYTES
     matrix = storage.matrix_bytes
@@ -290,7 +293,7 @@ def _formats(cell: Cell, storage: StateStorage) -> _Formats:
     )
 
 
-def _layer_activations(cell: Cell, storage: StateStorage, formats: _Formats) -> tuple[float, float]:
+def _layer_activations(cell: TrainingCell, storage: StateStorage, formats: _Formats) -> tuple[float, float]:
     """Bytes of one layer and micro-batch: all that its backward pass needs, and what of it is kept until then."""
     model, tensor = cell.model, cell.layout.tensor_parallel
     e, r = formats.product, formats.residual

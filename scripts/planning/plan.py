@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from contracts.cell import Cell, Model
+from contracts.cell import Cell
+from contracts.model import Model
 from contracts.shown_as import ShownAs
 from corpus.sources import Corpus
 from settings.systems import System

@@ -7,12 +7,12 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
-from contracts.cell import Cell
 from contracts.errors import ConfigError
 from planning.adaptors import load_adaptor
 from planning.memory_estimate import MemoryEstimate, estimate_for
 from planning.plan import Study
 from settings.hardware import device_table
+from workloads.training.training_cell import TrainingCell
 
 # The lowest compute capability that PyTorch's builds of a release have kernels for, by the release and by what its
 # version has behind a +; the package index's own has nothing there, and is that for CUDA 13. Source: "PyTorch CUDA
@@ -22,7 +22,7 @@ LOWEST_CAPABILITY: Mapping[str, Mapping[str, float]] = {"2.13": {"": 7.5, "cu130
 OLDER_GPUS_NEED = "CUDA 12.6"
 
 
-def cell_estimate(adaptor: ModuleType, cell: Cell) -> MemoryEstimate | None:
+def cell_estimate(adaptor: ModuleType, cell: TrainingCell) -> MemoryEstimate | None:
     """Return the memory that a cell needs, with what its adaptor declares. ConfigError where that fails."""
     try:
         return estimate_for(adaptor, cell)
@@ -33,7 +33,7 @@ def cell_estimate(adaptor: ModuleType, cell: Cell) -> MemoryEstimate | None:
         ) from error
 
 
-def cells_too_large_for(memory_gib: float | None, cells: Iterable[Cell]) -> set[str]:
+def cells_too_large_for(memory_gib: float | None, cells: Iterable[TrainingCell]) -> set[str]:
     """Return the ids of the cells that are predicted not to fit a GPU; none where its memory is not known."""
     if memory_gib is None:
         return set()
@@ -43,7 +43,7 @@ def cells_too_large_for(memory_gib: float | None, cells: Iterable[Cell]) -> set[
     return {cell_id for cell_id, estimate in estimates.items() if estimate and not estimate.fits(memory_gib)}
 
 
-def straddles_nodes(cell: Cell) -> bool:
+def straddles_nodes(cell: TrainingCell) -> bool:
     """Whether a tensor group of the cell has ranks on two nodes. Its ranks are neighbours in every framework here, and
     nodes take consecutive ranks, as even as can be, the fuller ones first.
     """

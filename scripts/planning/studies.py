@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from contracts.adaptor import Framework
-from contracts.cell import Cell, Layout, Model, counted, unit_of
+from contracts.cell import Layout, counted, unit_of
 from contracts.errors import ConfigError, nearest, one_line, shown_value
+from contracts.model import Model
 from corpus.sources import resolve_corpus
+from models.architectures import model_of
 from planning import checks
 from planning.adaptors import COMMON_LAYOUT_KEYS, environment_identity, frameworks_shown_as, load_adaptor
 from planning.plan import Comparison, Obstacle, PlannedCell, Study
 from settings.config import check_config, read_config, read_yaml
 from settings.systems import System, system_from_config
 from workloads.training.loop import LOOP_VERSION
+from workloads.training.training_cell import TrainingCell
 
 # Names become targets, folders and words of command lines.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -27,6 +30,8 @@ NO_SYSTEM = ("tokens", "comparisons", "slurm-logs", "changes")
 NO_STUDY = ("cells",)
 # The system of profiles/slurm; no such file is in the project, because every site's is another.
 CLUSTER = "cluster"
+# In place of the numbers of `stage_layers`.
+ONE_LESS_AT_ENDS = "one_less_at_ends"
 # A key of time_limit_minutes that is no model's name.
 GPU_LIMIT = re.compile(r"[1-9][0-9]{0,8} GPUs")
 
@@ -96,9 +101,14 @@ def load_hardware(root: Path) -> dict[str, Any]:
 
 def load_models(root: Path) -> dict[str, Model]:
     data = read_config(root / "config" / "models.yaml", "models", root)
-    models = {name: Model(name=name, **shape) for name, shape in data.items()}
-    for name, model in models.items():
-        checks.check_model(f"config/models.yaml: {name}", model)
+    models = {}
+    for name, entry in data.items():
+        where = f"config/models.yaml: {name}"
+        try:
+            models[name] = model_of(name, entry)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from None
+        checks.check_model(where, models[name])
     return models
 
 
@@ -169,7 +179,7 @@ def expand_study(
                     matched.add((framework, index))
                     at = f"{here}: {framework}, {model.name} on {counted(num_gpus, system.device)}"
                     checks.check_split(at, model, layout, num_gpus, batch)
-                    cell = Cell(
+                    cell = TrainingCell(
                         framework=framework,
                         adaptor_version=frameworks[framework].FRAMEWORK.version,
                         loop_version=LOOP_VERSION,
@@ -325,11 +335,29 @@ def _layouts_at(
                 micro_batch_size=candidate.get("micro_batch_size", config["micro_batch_size"]),
                 options={key: candidate.get(key, allowed[0]) for key, allowed in framework.options.items()},
                 default_options={key: allowed[0] for key, allowed in framework.options.items()},
+                stage_layers=_stage_layers(candidate.get("stage_layers", ()), model, pipeline),
             ),
         )
 
 
-def _obstacle(cell: Cell, adaptor: Any, system: System) -> Obstacle | None:
+def _stage_layers(given: Sequence[int] | str, model: Model, stages: int) -> tuple[int, ...]:
+    """Return the layers of each stage; nothing where all have the same number, as if nothing had been said.
+
+    `one_less_at_ends` takes one layer from the first and the last stage, which have the embedding and the head besides.
+    """
+    if given == ONE_LESS_AT_ENDS:
+        total = model.shape()["num_layers"] + 2
+        # Where this does not go up, the architecture says so of the numbers.
+        counts = [total // stages] * stages
+        counts[0] -= 1
+        counts[-1] -= 1
+    else:
+        counts = [int(count) for count in given]
+    is_even = len(counts) == stages and len(set(counts)) == 1
+    return () if is_even and sum(counts) == model.shape()["num_layers"] else tuple(counts)
+
+
+def _obstacle(cell: TrainingCell, adaptor: Any, system: System) -> Obstacle | None:
     can = adaptor.FRAMEWORK.parallelism
     degrees = {
         "data": cell.layout.data_parallel,
@@ -340,6 +368,12 @@ def _obstacle(cell: Cell, adaptor: Any, system: System) -> Obstacle | None:
     if beyond:
         able = ", ".join(sorted(can)) or f"none: it runs on one {unit_of(cell.device)}"
         return Obstacle("unsupported", f"{cell.framework} has no {' or '.join(beyond)} parallelism (it has {able})")
+    architectures = adaptor.FRAMEWORK.architectures
+    if cell.model.architecture not in architectures:
+        trained = ", ".join(sorted(architectures))
+        return Obstacle("unsupported", f"{cell.framework} trains {trained} models, not {cell.model.architecture}")
+    if cell.layout.stage_layers and not adaptor.FRAMEWORK.uneven_stages:
+        return Obstacle("unsupported", f"{cell.framework} gives every pipeline stage the same number of layers")
     # Before what the adaptor says of the device: the system that is large enough may have another one.
     if cell.num_gpus > system.max_gpus:
         needed = counted(cell.num_gpus, cell.device)

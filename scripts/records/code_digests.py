@@ -17,7 +17,7 @@ SCRIPTS = Path(__file__).resolve().parent.parent
 LOOP_FILES = ("workloads/training/loop.py", "workloads/training/batches.py", "models/weights.py")
 # The process around the loop, and the threads and allocator settings it is started with. Not what they import: how
 # ranks find each other and how a failure is told leaves the timed batches as they are.
-AROUND_THE_LOOP = ("train.py", "launcher/shared_settings.py")
+AROUND_THE_LOOP = ("workloads/rank.py", "workloads/training/timed_batches.py", "launcher/shared_settings.py")
 # Adaptors import these, and they are no part of what is measured: what decides a measurement is in a cell's identity,
 # planning/ plans cells, contracts/storage.py serves the memory estimate, and from the others ranks only learn where
 # they meet, what to note of their process and how to name a failure. contracts/adaptor.py is watched, and so is

@@ -58,8 +58,8 @@ def faults(name: str, cell: Any) -> list[str]:
 
 def main() -> None:
     sys.path[:0] = [str(SCRIPTS), str(TESTS / "data")]
-    from contracts.cell import cell_from_identity
     from workloads.rendezvous import meeting_variables
+    from workloads.training.training_cell import cell_from_identity
 
     identities = json.loads(sys.argv[1])
     answers = {}

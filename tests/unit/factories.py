@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,22 @@ import jsonschema
 import pandas as pd
 import yaml
 
-from contracts.cell import Cell, Layout, Model
+from contracts.cell import Layout
 from contracts.outcomes import Outcome
 from contracts.placement import ranks_by_node
 from corpus.sources import Corpus
 from metrics.rows import measurement_rows
+from models.gpt import Gpt
 from planning.plan import Comparison, PlannedCell, Study
 from reporting.study_data import StudyData, study_data
 from settings.systems import System
+from workloads.training.training_cell import TrainingCell
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = Corpus(name="bundled", source="bundled", revision="1", splits=("train",))
-TINY = Model("tiny", num_layers=2, hidden_size=64, num_heads=2, seq_length=32, vocab_size=512, source="made up")
-SMALL = Model("small", num_layers=4, hidden_size=64, num_heads=2, seq_length=32, vocab_size=512, source="made up")
-PAPER_12B = Model(
+TINY = Gpt("tiny", num_layers=2, hidden_size=64, num_heads=2, seq_length=32, vocab_size=512, source="made up")
+SMALL = Gpt("small", num_layers=4, hidden_size=64, num_heads=2, seq_length=32, vocab_size=512, source="made up")
+PAPER_12B = Gpt(
     "axonn-12b", num_layers=48, hidden_size=4512, num_heads=24, seq_length=512, vocab_size=51200, source="DESIGN.md"
 )
 HARDWARE = {
@@ -39,8 +42,28 @@ HARDWARE = {
 LOSSES = [6.25, 6.0, 5.75, 5.5, 5.25, 5.0, 4.75, 4.5, 4.25, 4.0, 3.75]
 
 
-def make_cell(framework: str = "torch_ddp", num_gpus: int = 1, model: Model = TINY, **changes: Any) -> Cell:
-    """A cell that is all data parallel on a CPU unless `changes` (fields of Cell) say otherwise."""
+@dataclass(frozen=True)
+class OtherArchitecture:
+    """The double of an architecture that the project does not know: a GPT's fields, and no formula for its FLOPs."""
+
+    like: Gpt
+    architecture: str = "other"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.like, name)
+
+    def shape(self) -> dict[str, Any]:
+        return self.like.shape() | {"architecture": self.architecture}
+
+    def model_flops_per_step(self, global_batch_size: int) -> None:
+        return None
+
+    def recomputing_flops_per_step(self, global_batch_size: int) -> None:
+        return None
+
+
+def make_cell(framework: str = "torch_ddp", num_gpus: int = 1, model: Gpt = TINY, **changes: Any) -> TrainingCell:
+    """A cell that is all data parallel on a CPU unless `changes` (fields of TrainingCell) say otherwise."""
     fields: dict[str, Any] = {
         "framework": framework,
         "adaptor_version": 1,
@@ -59,7 +82,7 @@ def make_cell(framework: str = "torch_ddp", num_gpus: int = 1, model: Model = TI
         "device": "cpu",
         "gpus_per_node": 8,
     }
-    return Cell(**(fields | changes))
+    return TrainingCell(**(fields | changes))
 
 
 def trained_cell(
@@ -69,18 +92,19 @@ def trained_cell(
     micro_batch: int = 2,
     *,
     framework: str,
-    model: Model,
+    model: Gpt,
     checkpointing: str = "none",
     precision: str = "fp32",
     device: str = "cpu",
+    stage_layers: tuple[int, ...] = (),
     **options: Any,
-) -> Cell:
+) -> TrainingCell:
     """A cell for comparing losses, of these degrees; `options` are the framework's own."""
     return make_cell(
         framework,
         data * tensor * pipeline,
         model,
-        layout=Layout(data, tensor, pipeline, micro_batch, options),
+        layout=Layout(data, tensor, pipeline, micro_batch, options, stage_layers=stage_layers),
         precision=precision,
         activation_checkpointing=checkpointing,
         # As in the study `parity`: losses must move, and feel the size of the gradients.
@@ -91,7 +115,7 @@ def trained_cell(
 
 
 def make_record(
-    cell: Cell,
+    cell: TrainingCell,
     repeat: int = 1,
     batch_times_s: Sequence[float] | float = 1.0,
     *,
@@ -207,7 +231,7 @@ def ok(record: dict[str, Any], code_changed: bool = False) -> Outcome:
     return Outcome(record["status"], record["reason"], record=record, code_changed=code_changed)
 
 
-def planned(cell: Cell, repeat: int = 1, **changes: Any) -> PlannedCell:
+def planned(cell: TrainingCell, repeat: int = 1, **changes: Any) -> PlannedCell:
     """One repeat of a cell."""
     return PlannedCell("main", cell, repeat, **changes)
 
@@ -229,7 +253,7 @@ def measured_study(
 
 
 def measured_cells(
-    cells: Sequence[Cell],
+    cells: Sequence[TrainingCell],
     times: Sequence[float | None] | float = 1.0,
     scaling: str = "strong",
     device: str = "cpu",

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from contracts.adaptor import Job
-from contracts.cell import Cell, cell_from_identity
 from workloads.rendezvous import meeting_variables
 from workloads.training.batches import BatchReader
+from workloads.training.training_cell import TrainingCell, cell_from_identity
 
 TESTS = Path(__file__).resolve().parent.parent
 SCRIPTS = TESTS.parent / "scripts"
@@ -39,7 +39,7 @@ def corpus(vocab_size: int) -> np.ndarray:
 
 
 def train_cells(
-    cells: list[Cell], timeout_s: float = 240.0, python: str = sys.executable, mpiexec: str | None = None
+    cells: list[TrainingCell], timeout_s: float = 240.0, python: str = sys.executable, mpiexec: str | None = None
 ) -> list[list[float]]:
     """The losses of each cell's first STEPS batches, averaged over the ranks that hold one.
 
@@ -95,7 +95,7 @@ def _mean_over_ranks(losses: list[list[float | None]]) -> list[float]:
     return [sum(values) / len(held) for values in zip(*held, strict=True)]
 
 
-def _train(cell: Cell, rank: int) -> list[float | None]:
+def _train(cell: TrainingCell, rank: int) -> list[float | None]:
     adaptor = _import_adaptor(cell.framework)
     if (reason := adaptor.unsupported_reason(cell)) is not None:
         raise ValueError(reason)

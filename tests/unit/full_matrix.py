@@ -16,11 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from contracts.cell import Cell
 from contracts.outcomes import Outcome
 from factories import LOSSES, ROOT, make_record, ok
 from metrics.columns import write_measurements
-from metrics.flops import recomputing_flops_per_step
 from metrics.rows import measurement_rows
 from planning.adaptors import load_adaptor
 from planning.memory_estimate import GIB, estimate_for
@@ -29,6 +27,7 @@ from planning.studies import expand_study, load_hardware, load_models, load_syst
 from reporting.reference import read_reference
 from reporting.study_data import StudyData, study_data
 from settings.config import check_config, read_yaml
+from workloads.training.training_cell import TrainingCell
 
 SYSTEM = "example-summit-like"
 DEVICE, DEVICE_NAME = "V100", "Tesla V100-SXM2-16GB"
@@ -119,14 +118,14 @@ ENDINGS: dict[str, tuple[Rule, ...]] = {
 }
 
 
-def batch_time_s(cell: Cell) -> float:
+def batch_time_s(cell: TrainingCell) -> float:
     """Return the time of a batch on V100s: products at a share of the peak, empty stages, and what is sent.
 
     With sharded parameters 8 bytes a parameter and micro-batch are sent (6 under DeepSpeed), the parameters of a tensor
     rank only; between tensor ranks four times a layer's result for each layer, twice for its two passes.
     """
     layout, model = cell.layout, cell.model
-    flops = recomputing_flops_per_step(model, cell.global_batch_size)
+    flops = model.recomputing_flops_per_step(cell.global_batch_size)
     assert flops is not None
     share = PEAK_SHARE[cell.framework] * SHARE_OF_MICRO_BATCH[layout.micro_batch_size]
     bubble = 1 + (layout.pipeline_parallel - 1) / cell.num_micro_batches
@@ -220,6 +219,6 @@ def _record(
     return record
 
 
-def _fits(cell: Cell) -> bool:
+def _fits(cell: TrainingCell) -> bool:
     estimate = estimate_for(load_adaptor(cell.framework), cell)
     return estimate is not None and estimate.fits(MEMORY_GIB)

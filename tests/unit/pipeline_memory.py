@@ -15,9 +15,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from contracts.cell import Cell, cell_from_identity
 from framework_processes import PATHS
 from workloads.rendezvous import LOOPBACK, meeting_variables
+from workloads.training.training_cell import TrainingCell, cell_from_identity
 
 TIMEOUT_S = 120.0
 
@@ -37,7 +37,7 @@ def peak_bytes(run: Callable[[], Any]) -> int:
     return peak
 
 
-def stage_peaks(cells: Sequence[Cell]) -> list[list[int]]:
+def stage_peaks(cells: Sequence[TrainingCell]) -> list[list[int]]:
     """Return the peaks of the first steps of torch_pipeline cells, which have the same number of stages, by stage.
 
     Raises RuntimeError where a stage fails.
@@ -73,7 +73,7 @@ def stage_peaks(cells: Sequence[Cell]) -> list[list[int]]:
     return [list(peaks) for peaks in zip(*(json.loads(printed) for printed, _ in outputs), strict=True)]
 
 
-def _first_step_bytes(cell: Cell) -> int:
+def _first_step_bytes(cell: TrainingCell) -> int:
     import numpy as np
 
     from contracts.adaptor import Job

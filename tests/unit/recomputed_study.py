@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contracts.cell import Cell, Layout, Model
+from contracts.cell import Layout
 from factories import HARDWARE, PAPER_12B, SMALL, TINY, make_cell, make_comparison, make_record, make_study, planned
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
+from models.gpt import Gpt
 from planning.plan import Comparison, Obstacle, PlannedCell, Study, record_path
 from recomputation import A100, V100, Key, Numbers, read_records
 from recomputed_tables import Planned
 from records.reader import read_outcomes
+from workloads.training.training_cell import TrainingCell
 
 PAPER_24B = dataclasses.replace(PAPER_12B, name="axonn-24b", hidden_size=6336, num_heads=36)
 DEEP = dataclasses.replace(SMALL, name="deep", num_layers=8)
@@ -34,7 +36,7 @@ class Measured:
     records: dict[Key, Numbers]
 
 
-def uneven_record(cell: Cell, repeat: int, ending: Ending, system: str, device_name: str) -> Numbers:
+def uneven_record(cell: TrainingCell, repeat: int, ending: Ending, system: str, device_name: str) -> Numbers:
     """Return a record whose ranks took different times in every batch and waited for input, each on its own clock.
 
     Ranks ask for a batch's input when the slowest has ended the batch before; each waits, and works, for its own time.
@@ -76,7 +78,7 @@ def uneven_record(cell: Cell, repeat: int, ending: Ending, system: str, device_n
     return record
 
 
-def _loss(cell: Cell, repeat: int, share: int, batch: int) -> float:
+def _loss(cell: TrainingCell, repeat: int, share: int, batch: int) -> float:
     """Return a loss that differs from share to share, and from framework to framework by less or more than 1e-4."""
     wrong = {"torch_plain": 0.0, "torch_tensor": 1e-3}.get(cell.framework, 1e-5 / repeat) * (batch % 4)
     return (6.25 - 0.25 * batch + 0.01 * share * (batch % 3)) * (1 + wrong)
@@ -115,7 +117,7 @@ class Builder:
     def compare(
         self, name: str, scaling: str, points: Sequence[tuple[Any, ...]], policy: str = "smallest_common", **cell
     ):
-        """Add a comparison of points (framework, model, Layout, endings of the repeats); `cell` are fields of Cell."""
+        """Add a comparison of points (framework, model, Layout, endings of the repeats); `cell` are fields of it."""
         cells: list[PlannedCell] = []
         for framework, model, layout, endings in points:
             settings = dict(cell)
@@ -239,7 +241,7 @@ def paper_study(root: Path) -> Measured:
 def paper_study_elsewhere(root: Path, faster: float = 1.9) -> Measured:
     """Write the smaller part of it on A100s."""
     builder = Builder()
-    points: list[tuple[str, Model, Layout, list[float]]] = [
+    points: list[tuple[str, Gpt, Layout, list[float]]] = [
         (name, model, one, [seconds / faster for seconds in endings[:2]])
         for name, model, one, endings in PAPER_STRONG[:2]
     ]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from contracts.cell import Model
 from contracts.errors import ConfigError
+from models.gpt import Gpt
 from planning.plan import Study
 from planning.studies import expand_study
 from settings.config import check_config
@@ -16,7 +16,7 @@ from settings.systems import System
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = {
-    name: Model(name, num_layers=layers, hidden_size=hidden, num_heads=4, seq_length=8, vocab_size=50304, source="test")
+    name: Gpt(name, num_layers=layers, hidden_size=hidden, num_heads=4, seq_length=8, vocab_size=50304, source="test")
     for name, layers, hidden in (("small", 4, 16), ("large", 8, 32))
 }
 HARDWARE = {"V100": {"driver_names": ["Tesla V100"]}, "A100": {"driver_names": []}}

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 import factories
-from contracts.cell import Cell, Model
 from framework_processes import train_cells
 from frameworks import axonn
+from models.gpt import Gpt
+from workloads.training.training_cell import TrainingCell
 
 # The first test that needs it may have to install the environment.
 pytestmark = pytest.mark.timeout(900)
 
 TOLERANCE = 1e-4
-MODEL = Model("tiny", num_layers=4, hidden_size=32, num_heads=4, seq_length=32, vocab_size=512)
+MODEL = Gpt("tiny", num_layers=4, hidden_size=32, num_heads=4, seq_length=32, vocab_size=512)
 
 
 make_cell = partial(factories.trained_cell, framework="axonn", model=MODEL)
@@ -74,13 +75,13 @@ def test_every_layout_trains_like_plain_torch(processes: int, reference: list[fl
         (make_cell(pipeline=2, micro_batch=8), "at least two micro-batches"),
         (make_cell(tensor=2, checkpointing="selective"), "would be reduced twice"),
         (make_cell(pipeline=2, checkpointing="selective"), None),
-        (make_cell(tensor=3, model=Model("odd", 4, 48, 3, 32, 512)), "vocabulary of 512 cannot be cut evenly"),
-        (make_cell(pipeline=2, model=Model("tied", 4, 32, 4, 32, 512, tie_embeddings=True)), "no embeddings tied"),
-        (make_cell(model=Model("tied", 4, 32, 4, 32, 512, tie_embeddings=True)), None),
+        (make_cell(tensor=3, model=Gpt("odd", 4, 48, 3, 32, 512)), "vocabulary of 512 cannot be cut evenly"),
+        (make_cell(pipeline=2, model=Gpt("tied", 4, 32, 4, 32, 512, tie_embeddings=True)), "no embeddings tied"),
+        (make_cell(model=Gpt("tied", 4, 32, 4, 32, 512, tie_embeddings=True)), None),
         (factories.make_cell("axonn", precision="bf16"), "in fp32, not bf16"),
         (factories.make_cell("axonn", precision="bf16", device="cuda"), None),
     ],
 )
-def test_what_cannot_run_is_said_beforehand(cell: Cell, reason: str | None) -> None:
+def test_what_cannot_run_is_said_beforehand(cell: TrainingCell, reason: str | None) -> None:
     said = axonn.unsupported_reason(cell)
     assert said is None if reason is None else reason in said

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import frameworks
-from contracts.cell import Cell
 from contracts.errors import ConfigError
 from papers import check_cells, check_outputs
 from planning.adaptors import environment_identity, load_adaptor
 from planning.studies import load_study
 from reporting.reference import read_reference
 from studies import expand, study_config
+from workloads.training.training_cell import TrainingCell
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "reference" / "axonn_2021.csv"
@@ -48,7 +48,7 @@ def test_outputs_that_a_comparison_fills() -> None:
     check_outputs("parity", ["parity"], [], ["none"])
 
 
-def parity_cells(frameworks: dict[str, Any], **comparison: Any) -> list[Cell]:
+def parity_cells(frameworks: dict[str, Any], **comparison: Any) -> list[TrainingCell]:
     """Of a study of the model small on 1 and 2 GPUs."""
     cross = {"models": ["small"], "num_gpus": [1, 2]}
     comparisons = {"main": {"scaling": "none", "cross": cross, **comparison}}

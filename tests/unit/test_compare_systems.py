@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from compare_systems import write_comparison
-from contracts.cell import Cell, Layout
+from contracts.cell import Layout
 from contracts.outcomes import Outcome
 from factories import (
     HARDWARE,
@@ -35,6 +35,7 @@ from project_copy import copy_project_files
 from reporting.latex_tables import to_latex
 from reporting.rendering import to_markdown
 from reporting.systems_comparison import systems_comparison
+from workloads.training.training_cell import TrainingCell
 
 V100 = {"device": "cuda", "device_name": "Tesla V100-SXM2-16GB"}
 A100 = {"device": "cuda", "device_name": "NVIDIA A100-SXM4-40GB"}
@@ -46,7 +47,7 @@ def rows_of(study: Study, outcomes: Mapping[tuple[str, int], Outcome], system: s
     return measurement_rows(on_system, outcomes, HARDWARE)
 
 
-def measured_on(system: str, cells: Sequence[Cell], times: Sequence[float] | float = 1.0, **record: Any):
+def measured_on(system: str, cells: Sequence[TrainingCell], times: Sequence[float] | float = 1.0, **record: Any):
     return rows_of(*measured_cells(cells, times, **record), system)
 
 

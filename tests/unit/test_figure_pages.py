@@ -12,7 +12,6 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
-from contracts.cell import Model
 from contracts.outcomes import Outcome
 from factories import (
     PAPER_12B,
@@ -28,6 +27,7 @@ from factories import (
 )
 from figure_boxes import covering_texts, drawn, texts_of
 from full_matrix import NAMES, NO_BASELINE, REFERENCE, STRONG, TWO_DEVICES, WEAK, full_data, full_study
+from models.gpt import Gpt
 from papers import axonn
 from planning.adaptors import frameworks_shown_as
 from planning.plan import Obstacle
@@ -77,7 +77,7 @@ def many_numbers_of_gpus() -> StudyData:
 def long_names() -> StudyData:
     """Of frameworks, models, comparisons and the study, with signs that mean something to TeX."""
 
-    def cells(models: list[tuple[Model, int]]) -> list[Any]:
+    def cells(models: list[tuple[Gpt, int]]) -> list[Any]:
         names = (LONG_NAME + "_1", LONG_NAME + "_2", "megatron_lm")
         return [planned(make_cell(name, n, model)) for name in names for model, n in models]
 

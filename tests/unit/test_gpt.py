@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from contracts.cell import Model
 from factories import PAPER_12B
 from frameworks.torch.decoder import CHECKPOINTING_MODES, GPT
-from models.weights import initial_weight, parameter_shapes
+from models.gpt import Gpt
+from models.weights import initial_weight
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 CPU_ATTENTION = "aten._scaled_dot_product_flash_attention_for_cpu.default"
-TINY = Model("tiny", num_layers=2, hidden_size=32, num_heads=4, seq_length=16, vocab_size=64)
+TINY = Gpt("tiny", num_layers=2, hidden_size=32, num_heads=4, seq_length=16, vocab_size=64)
 
 
 class OperatorCounts(TorchDispatchMode):
@@ -32,7 +32,7 @@ class OperatorCounts(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def loaded(model: Model, checkpointing: str = "none", blocks: range | None = None) -> GPT:
+def loaded(model: Gpt, checkpointing: str = "none", blocks: range | None = None) -> GPT:
     gpt = GPT(model, blocks=blocks, checkpointing=checkpointing)
     with torch.no_grad():
         for name, parameter in gpt.named_parameters():
@@ -40,7 +40,7 @@ def loaded(model: Model, checkpointing: str = "none", blocks: range | None = Non
     return gpt
 
 
-def tokens(model: Model, sequences: int = 2) -> torch.Tensor:
+def tokens(model: Gpt, sequences: int = 2) -> torch.Tensor:
     generator = torch.Generator().manual_seed(3)
     return torch.randint(0, model.vocab_size, (sequences, model.seq_length), generator=generator)
 
@@ -49,7 +49,7 @@ def tokens(model: Model, sequences: int = 2) -> torch.Tensor:
 def test_parameters_are_those_of_the_neutral_weights(tie_embeddings: bool) -> None:
     model = replace(TINY, tie_embeddings=tie_embeddings)
     parameters = dict(GPT(model).named_parameters())
-    assert {name: tuple(value.shape) for name, value in parameters.items()} == parameter_shapes(model)
+    assert {name: tuple(value.shape) for name, value in parameters.items()} == model.parameter_shapes()
     assert sum(value.numel() for value in parameters.values()) == model.num_parameters
 
 
@@ -63,7 +63,7 @@ def test_twelve_billion_parameters_cost_nothing_on_the_meta_device() -> None:
 def test_stages_in_a_row_are_the_whole_model() -> None:
     whole, first, last = (loaded(TINY, blocks=blocks) for blocks in (None, range(0, 1), range(1, 2)))
     names = [*dict(first.named_parameters()), *dict(last.named_parameters())]
-    assert sorted(names) == sorted(parameter_shapes(TINY))
+    assert sorted(names) == sorted(TINY.parameter_shapes())
     x = tokens(TINY)
     activations = first(x)
     assert activations.shape == (2, TINY.seq_length, TINY.hidden_size)
@@ -82,7 +82,7 @@ def test_a_token_sees_only_what_stands_before_it() -> None:
 def test_one_layer_against_the_formulas_written_out() -> None:
     model = replace(TINY, num_layers=1)
     x = tokens(model)
-    w = {name: torch.from_numpy(initial_weight(model, 1, name)) for name in parameter_shapes(model)}
+    w = {name: torch.from_numpy(initial_weight(model, 1, name)) for name in model.parameter_shapes()}
 
     def norm(y: torch.Tensor, name: str) -> torch.Tensor:
         centred = y - y.mean(-1, keepdim=True)

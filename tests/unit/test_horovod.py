@@ -13,15 +13,16 @@ import pytest
 
 import factories
 from contracts.adaptor import Job, NotAvailable
-from contracts.cell import Cell, Model
 from framework_processes import STEPS, train_cells
 from frameworks import horovod
+from models.gpt import Gpt
+from workloads.training.training_cell import TrainingCell
 
 TOLERANCE = 1e-4
-MODEL = Model("tiny", num_layers=2, hidden_size=32, num_heads=4, seq_length=32, vocab_size=512)
+MODEL = Gpt("tiny", num_layers=2, hidden_size=32, num_heads=4, seq_length=32, vocab_size=512)
 
 
-def make_cell(data: int = 1, micro_batch: int = 2, *, framework: str = "horovod", **changes: Any) -> Cell:
+def make_cell(data: int = 1, micro_batch: int = 2, *, framework: str = "horovod", **changes: Any) -> TrainingCell:
     return factories.trained_cell(data, micro_batch=micro_batch, framework=framework, model=MODEL, **changes)
 
 
@@ -34,7 +35,7 @@ def make_cell(data: int = 1, micro_batch: int = 2, *, framework: str = "horovod"
         (make_cell(precision="fp16"), "fp16 needs a GPU"),
     ],
 )
-def test_what_cannot_run_is_said_beforehand(cell: Cell, reason: str | None) -> None:
+def test_what_cannot_run_is_said_beforehand(cell: TrainingCell, reason: str | None) -> None:
     said = horovod.unsupported_reason(cell)
     assert said is None if reason is None else reason in said
 

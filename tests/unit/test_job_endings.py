@@ -108,7 +108,7 @@ def test_facts_of_several_nodes() -> None:
 def test_a_line_of_setup_that_failed_is_the_reason(tmp_path: Path) -> None:
     said = "setup of the system file failed: module load CUDA/12.6"
     ending = Ending("crash", "rank 0 ended with exit status 127", 0, ("bash: module: command not found", said))
-    verdict = judge(ending, Exchange(tmp_path), 1, 1, killed_for_memory=False)
+    verdict = judge(ending, Exchange(tmp_path), make_cell("torch_ddp", 1), killed_for_memory=False)
     assert verdict.reason == f"{said}: rank 0 ended with exit status 127"
 
 
@@ -121,7 +121,7 @@ def test_a_rank_that_failed_first_is_not_given_the_lines_of_another(
     exchange.write_failure(RankFailure(1, "error", "RuntimeError: this rank had enough", 10.0))
     exchange.write_failure(RankFailure(0, "error", "RuntimeError: connection closed by peer", 11.0))
     ending = Ending("crash", f"rank {ended} ended with exit status 1", ended, ("its last line",))
-    verdict = judge(ending, exchange, 2, 2, killed_for_memory=False)
+    verdict = judge(ending, exchange, make_cell("torch_ddp", 2), killed_for_memory=False)
     assert (verdict.rank, verdict.last_lines) == (1, lines)
     log = tmp_path / "log.txt"
     log.write_text("[rank 1] before\n[rank 0] closed\n[launcher] x\n[rank 1] the end\n[rank 10] other\n")
@@ -134,7 +134,7 @@ def test_a_rank_that_failed_first_is_not_given_the_lines_of_another(
 def test_only_a_sigkill_or_an_unknown_one_is_a_kill_for_memory(tmp_path: Path, number: int | None, status: str) -> None:
     """The kernel counts its kills for memory on the whole host: somebody else's makes no OOM of our crash."""
     ending = Ending("killed", "rank 0 was ended", 0, signal=number)
-    assert judge(ending, Exchange(tmp_path), 1, 1, killed_for_memory=True).status == status
+    assert judge(ending, Exchange(tmp_path), make_cell("torch_ddp", 1), killed_for_memory=True).status == status
 
 
 def test_a_node_that_could_not_report_keeps_its_place_with_what_is_known() -> None:
@@ -285,7 +285,8 @@ def test_no_account_is_written_beside_a_record(tmp_path: Path) -> None:
 
 def test_a_rank_that_could_write_nothing_met_a_full_disk(tmp_path: Path) -> None:
     said = "OSError: [Errno 28] No space left on device: 'rank0.json'"
-    verdict = judge(Ending("crash", "rank 0 ended with 1", 0, ("x", said)), Exchange(tmp_path), 1, 1, False)
+    ending = Ending("crash", "rank 0 ended with 1", 0, ("x", said))
+    verdict = judge(ending, Exchange(tmp_path), make_cell("torch_ddp", 1), False)
     assert (verdict.kind, verdict.reason) == ("disk_full", f"rank 0: {said}; make room and run again")
 
 

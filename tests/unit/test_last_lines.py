@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from contracts.cell import Cell
 from contracts.outcomes import Outcome
 from factories import HARDWARE, data_of, make_cell, make_comparison, make_study, measured_study, ok, planned
 from metrics.columns import write_measurements
@@ -16,6 +15,7 @@ from metrics.rows import measurement_rows
 from planning.plan import study_folder
 from terminal.last_lines import fastest_lines, last_lines, measured_line
 from test_repeats_in_tables import study_of
+from workloads.training.training_cell import TrainingCell
 
 NOTHING = "no point has comparable results of two frameworks, so nobody is called the fastest"
 
@@ -56,7 +56,7 @@ def test_where_nothing_can_be_compared_that_is_said() -> None:
     assert told({("a", 1): 1.0, ("a", 2): 0.5}) == [f"main: {NOTHING}"]
 
 
-def cells_of(*names: str) -> list[Cell]:
+def cells_of(*names: str) -> list[TrainingCell]:
     return [make_cell(name) for name in names]
 
 

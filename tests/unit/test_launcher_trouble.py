@@ -18,15 +18,15 @@ import pytest
 
 from contracts.adaptor import Job
 from factories import make_cell
-from launch import write_record
 from launcher import processes, step
+from launcher.cell_launch import write_record
 from launcher.host_lock import LOCK_VARIABLE, host_lock
 from launcher.part import LaunchPlan, run_part
 from launcher.processes import Limits, LogWriter, RankCommand, run_ranks, start_process
 from records.code_digests import SCRIPTS
 from test_launch_tokens import write_tokens
-from train import train
 from workloads.exchange import Exchange
+from workloads.training.timed_batches import train
 
 LIMITS = Limits(60.0, 60.0, lambda: None, lambda rank: True, lambda rank: True, lambda rank: False, lambda: False)
 NOTHING = SCRIPTS.parent / "tests" / "data" / "nothing.py"

@@ -8,13 +8,14 @@ from dataclasses import fields, replace
 import jsonschema
 import pytest
 
-from contracts.cell import Cell, Layout, canonical_json, cell_from_identity, counted, identity_hash
+from contracts.cell import Layout, canonical_json, counted, identity_hash
 from settings.config import load_schema
 from studies import ROOT, cpu_system, expand, study_config
+from workloads.training.training_cell import TrainingCell, cell_from_identity
 
 
 @pytest.fixture
-def cell() -> Cell:
+def cell() -> TrainingCell:
     return expand(study_config()).planned[1].cell
 
 
@@ -39,40 +40,40 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("field", CHANGES)
-def test_whatever_decides_what_is_measured_changes_the_id(cell: Cell, field: str) -> None:
+def test_whatever_decides_what_is_measured_changes_the_id(cell: TrainingCell, field: str) -> None:
     assert replace(cell, **{field: CHANGES[field]}).cell_id != cell.cell_id
 
 
 def test_every_field_of_a_cell_is_in_the_id() -> None:
-    assert {field.name for field in fields(Cell)} == {*CHANGES, "model"}
+    assert {field.name for field in fields(TrainingCell)} == {*CHANGES, "model"}
 
 
 @pytest.mark.parametrize(
     "change", [{"num_layers": 5}, {"hidden_size": 64}, {"tie_embeddings": True}, {"seq_length": 9}]
 )
-def test_a_shape_changes_the_id(cell: Cell, change: dict[str, int]) -> None:
+def test_a_shape_changes_the_id(cell: TrainingCell, change: dict[str, int]) -> None:
     assert replace(cell, model=replace(cell.model, **change)).cell_id != cell.cell_id
 
 
-def test_a_label_or_a_source_does_not(cell: Cell) -> None:
+def test_a_label_or_a_source_does_not(cell: TrainingCell) -> None:
     assert replace(cell, model=replace(cell.model, name="other", source="elsewhere")).cell_id == cell.cell_id
 
 
-def test_a_new_option_with_its_default_orphans_nothing(cell: Cell) -> None:
+def test_a_new_option_with_its_default_orphans_nothing(cell: TrainingCell) -> None:
     layout = replace(cell.layout, options={"new": 1}, default_options={"new": 1})
     assert replace(cell, layout=layout).cell_id == cell.cell_id
     changed = replace(layout, options={"new": 2})
     assert replace(cell, layout=changed).cell_id != cell.cell_id
 
 
-def test_keys_at_their_default_are_left_out(cell: Cell) -> None:
+def test_keys_at_their_default_are_left_out(cell: TrainingCell) -> None:
     identity = cell.identity()
     assert "activation_checkpointing" not in identity
     assert "tensor_parallel" not in identity["layout"]
     assert "tie_embeddings" not in identity["model"]
 
 
-def test_the_identity_has_a_schema_and_comes_back(cell: Cell) -> None:
+def test_the_identity_has_a_schema_and_comes_back(cell: TrainingCell) -> None:
     identity = json.loads(canonical_json(cell.identity()))
     document = {"cell_id": cell.cell_id, "model_name": cell.model.name, "identity": identity}
     jsonschema.Draft202012Validator(load_schema("cell", ROOT)).validate(document)
@@ -80,7 +81,7 @@ def test_the_identity_has_a_schema_and_comes_back(cell: Cell) -> None:
     assert identity_hash(identity) == cell.cell_id
 
 
-def test_the_id_does_not_hang_on_the_order_of_keys(cell: Cell) -> None:
+def test_the_id_does_not_hang_on_the_order_of_keys(cell: TrainingCell) -> None:
     identity = cell.identity()
     assert identity_hash(dict(reversed(identity.items()))) == identity_hash(identity)
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from contracts.cell import Cell, Layout, Model
+from contracts.cell import Layout
 from contracts.errors import ConfigError
 from contracts.storage import StateStorage
-from factories import PAPER_12B, make_cell
+from factories import PAPER_12B, OtherArchitecture, make_cell
 from frameworks import torch_fsdp, torch_pipeline, torch_tensor
+from models.gpt import Gpt
 from pipeline_memory import peak_bytes, stage_peaks
 from planning.adaptors import load_adaptor
 from planning.memory_estimate import (
@@ -29,6 +30,7 @@ from planning.memory_estimate import (
 from planning.plan_lines import missing_lines
 from planning.studies import load_hardware
 from studies import ROOT, comparison, cpu_system, expand, study_config
+from workloads.training.training_cell import TrainingCell
 
 # 12 h^2 of one layer, V h, s h and s h again as the numbers of one micro-batch's residual stream.
 LAYER_12B, TABLE_12B, STREAM_12B = 244_297_728, 231_014_400, 2_310_144
@@ -37,7 +39,7 @@ MEGATRON_BF16 = StateStorage(
 )
 
 
-def paper_cell(tensor: int, pipeline: int, data: int = 1, **changes: Any) -> Cell:
+def paper_cell(tensor: int, pipeline: int, data: int = 1, **changes: Any) -> TrainingCell:
     """The 12 billion parameter model of arXiv:2110.13005, as its studies train it."""
     fields = {"precision": "bf16", "activation_checkpointing": "full", "global_batch_size": 18432, "device": "cuda"}
     layout = Layout(data, tensor, pipeline)
@@ -139,18 +141,18 @@ def test_a_cell_that_fits_leaves_the_reserve() -> None:
     assert not MemoryEstimate(4, 4, 4, 2, 0.1).fits(14 + RESERVE_GIB)
 
 
-def test_other_architectures_have_no_estimate() -> None:
-    assert estimate_memory(make_cell(model=replace(PAPER_12B, architecture="t5"))) is None
+def test_OtherArchitectures_have_no_estimate() -> None:
+    assert estimate_memory(make_cell(model=OtherArchitecture(PAPER_12B))) is None
 
 
 # -- against what torch allocates --------------------------------------------------------------------------------------
 
-DEEP = Model("deep", num_layers=3, hidden_size=128, num_heads=2, seq_length=64, vocab_size=512)
-WIDE = Model("wide", num_layers=2, hidden_size=128, num_heads=2, seq_length=16, vocab_size=2048)
+DEEP = Gpt("deep", num_layers=3, hidden_size=128, num_heads=2, seq_length=64, vocab_size=512)
+WIDE = Gpt("wide", num_layers=2, hidden_size=128, num_heads=2, seq_length=16, vocab_size=2048)
 SCALARS_BYTES = 64  # of losses and their scale
 
 
-def left_out_bytes(cell: Cell) -> int:
+def left_out_bytes(cell: TrainingCell) -> int:
     """Return the most that torch may allocate beyond the estimate: what that leaves out, by number format."""
     model, tokens = cell.model, cell.layout.micro_batch_size * cell.model.seq_length
     # In float32: mean and deviation of two norms a layer and of the last one, and attention's softmax for each head.
@@ -160,7 +162,7 @@ def left_out_bytes(cell: Cell) -> int:
     return statistics + copied_biases + SCALARS_BYTES
 
 
-def reordered_bytes(cell: Cell) -> int:
+def reordered_bytes(cell: TrainingCell) -> int:
     """Return the most that a product of a layer or of the head allocates in bf16 beside its result.
 
     On a processor with bf16 units oneDNN multiplies reordered blocks of the factors. How large these are is its own to
@@ -180,7 +182,7 @@ def reordered_bytes(cell: Cell) -> int:
     return scratch
 
 
-def allocated_and_estimated(model: Model, checkpointing: str, precision: str) -> tuple[int, int, Cell]:
+def allocated_and_estimated(model: Gpt, checkpointing: str, precision: str) -> tuple[int, int, TrainingCell]:
     """Return the peak of a step's passes over what is there between two of them (weights, gradients, optimizer state),
     as torch allocates and as it is estimated.
     """
@@ -207,7 +209,7 @@ def allocated_and_estimated(model: Model, checkpointing: str, precision: str) ->
 @pytest.mark.parametrize("model", [DEEP, WIDE], ids=["deep", "wide"])
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")
 @pytest.mark.usefixtures("one_thread")
-def test_plain_torch_allocates_what_is_estimated(model: Model, checkpointing: str, precision: str) -> None:
+def test_plain_torch_allocates_what_is_estimated(model: Gpt, checkpointing: str, precision: str) -> None:
     """With torch's own kernels, as on a GPU: to what the estimate leaves out, which is 1 % and less."""
     import torch
 
@@ -227,7 +229,7 @@ def test_a_processor_with_bf16_units_adds_what_its_kernels_reorder(checkpointing
 @pytest.mark.slow
 def test_torchs_pipeline_has_a_buffer_for_every_micro_batch() -> None:
     """Three stages of one layer, each in a process: the peak of the first step, in which the buffers are made."""
-    model = Model("pipelined", num_layers=3, hidden_size=64, num_heads=2, seq_length=64, vocab_size=128)
+    model = Gpt("pipelined", num_layers=3, hidden_size=64, num_heads=2, seq_length=64, vocab_size=128)
     cells = [
         make_cell(
             "torch_pipeline",
@@ -279,7 +281,7 @@ def test_two_stages_receive_in_one_direction_each() -> None:
 # -- adaptors ----------------------------------------------------------------------------------------------------------
 
 
-def fsdp_cell(**options: Any) -> Cell:
+def fsdp_cell(**options: Any) -> TrainingCell:
     return paper_cell(1, 1, data=48, framework="torch_fsdp", layout=Layout(48, options=options))
 
 

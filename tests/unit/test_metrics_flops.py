@@ -1,14 +1,23 @@
 """FLOP formulas and percentages against values worked out by hand (the numbers are written out, not computed)."""
 
-import dataclasses
-
 import pytest
 
-from factories import HARDWARE, PAPER_12B, TINY, make_cell, make_comparison, make_record, make_study, ok, planned
+from factories import (
+    HARDWARE,
+    PAPER_12B,
+    TINY,
+    OtherArchitecture,
+    make_cell,
+    make_comparison,
+    make_record,
+    make_study,
+    ok,
+    planned,
+)
 from metrics import flops
 from metrics.rows import measurement_rows
 
-T5 = dataclasses.replace(TINY, name="t5", architecture="t5")
+OTHER = OtherArchitecture(TINY)
 
 # TINY: b = 8, s = 32, l = 2, h = 64, V = 512.
 # b s l h^2 = 8 * 32 * 2 * 4096 = 2,097,152.
@@ -19,15 +28,15 @@ PAPER_FLOPS = 268_435_456
 
 
 def test_flops_of_one_step():
-    assert flops.model_flops_per_step(TINY, 8) == pytest.approx(MODEL_FLOPS, rel=1e-12)
-    assert flops.recomputing_flops_per_step(TINY, 8) == pytest.approx(PAPER_FLOPS, rel=1e-12)
+    assert TINY.model_flops_per_step(8) == pytest.approx(MODEL_FLOPS, rel=1e-12)
+    assert TINY.recomputing_flops_per_step(8) == pytest.approx(PAPER_FLOPS, rel=1e-12)
 
 
 def test_model_flops_agree_with_counting_every_product():
     # Forward, per token: 2 FLOPs for each of 12 h^2 weights of a layer, 4 s h for scores and values, 2 h V for the
     # head; the backward pass does twice as much.
     forward = 2 * (2 * 12 * 64 * 64 + 4 * 32 * 64) + 2 * 64 * 512
-    assert flops.model_flops_per_step(TINY, 8) == pytest.approx(3 * forward * 8 * 32, rel=1e-12)
+    assert TINY.model_flops_per_step(8) == pytest.approx(3 * forward * 8 * 32, rel=1e-12)
 
 
 def test_percentages():
@@ -39,12 +48,12 @@ def test_percentages():
     assert flops.hardware_flops_utilization_percent(TINY, 8, 0.5, 1e9, 2, "selective") is None
 
 
-def test_everything_is_empty_for_another_architecture_and_an_unknown_peak():
-    assert flops.model_flops_per_step(T5, 8) is None
-    assert flops.percentage_of_peak_throughput(T5, 8, 0.5, 1e9, 2) is None
-    assert flops.model_flops_utilization_percent(T5, 8, 0.5, 1e9, 2) is None
-    assert flops.hardware_flops_utilization_percent(T5, 8, 0.5, 1e9, 2, "full") is None
-    assert flops.percentage_comparable_to_paper(T5, "full", "bf16") is None
+def test_everything_is_empty_for_anOtherArchitecture_and_an_unknown_peak():
+    assert OTHER.model_flops_per_step(8) is None
+    assert flops.percentage_of_peak_throughput(OTHER, 8, 0.5, 1e9, 2) is None
+    assert flops.model_flops_utilization_percent(OTHER, 8, 0.5, 1e9, 2) is None
+    assert flops.hardware_flops_utilization_percent(OTHER, 8, 0.5, 1e9, 2, "full") is None
+    assert flops.percentage_comparable_to_paper(OTHER, "full", "bf16") is None
     assert flops.percentage_of_peak_throughput(TINY, 8, 0.5, None, 2) is None
 
 

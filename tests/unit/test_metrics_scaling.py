@@ -1,13 +1,23 @@
 """Speedup, efficiency, baselines and best layouts, worked out by hand."""
 
-import dataclasses
 import random
 
 import pytest
 
 from contracts.cell import Layout
 from contracts.outcomes import Outcome
-from factories import SMALL, TINY, make_cell, make_comparison, make_record, make_study, measured_study, ok, planned
+from factories import (
+    SMALL,
+    TINY,
+    OtherArchitecture,
+    make_cell,
+    make_comparison,
+    make_record,
+    make_study,
+    measured_study,
+    ok,
+    planned,
+)
 from metrics.rows import measurement_rows
 
 
@@ -87,8 +97,8 @@ def test_weak_model_compares_flops_per_gpu_and_has_no_speedup():
     assert rows["a", 2, 1]["baseline"] == cells[0].cell_id
 
 
-def test_weak_model_of_another_architecture_has_no_efficiency_and_says_why():
-    cell = make_cell("a", 1, dataclasses.replace(TINY, architecture="t5"))
+def test_weak_model_of_anOtherArchitecture_has_no_efficiency_and_says_why():
+    cell = make_cell("a", 1, OtherArchitecture(TINY))
     study = make_study([make_comparison([planned(cell)], scaling="weak_model")])
     row = rows_of(study, {planned(cell).key: ok(make_record(cell))})["a", 1, 1]
     assert row["parallel_efficiency"] != row["parallel_efficiency"]

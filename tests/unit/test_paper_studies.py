@@ -11,13 +11,13 @@ from itertools import product
 
 import pytest
 
-from contracts.cell import Cell, Layout, identity_hash
-from metrics.flops import recomputing_flops_per_step
+from contracts.cell import Layout, identity_hash
 from planning.adaptors import load_adaptor
 from planning.memory_estimate import estimate_for, gpu_memory_gib
 from planning.plan import Study
 from planning.studies import load_hardware, load_study
 from studies import ROOT
+from workloads.training.training_cell import TrainingCell
 
 STUDIES = ("axonn_weak_scaling", "axonn_strong_scaling")
 MEMORY_GIB = 16
@@ -42,15 +42,15 @@ def study_of(name: str) -> Study:
     return study
 
 
-def fits(cell: Cell) -> bool:
+def fits(cell: TrainingCell) -> bool:
     estimate = estimate_for(load_adaptor(cell.framework), cell)
     assert estimate is not None
     return estimate.fits(MEMORY_GIB)
 
 
-def by_point(study: Study) -> dict[tuple[str, str, int], list[Cell]]:
+def by_point(study: Study) -> dict[tuple[str, str, int], list[TrainingCell]]:
     """Every framework's cells at each point."""
-    points: dict[tuple[str, str, int], list[Cell]] = {}
+    points: dict[tuple[str, str, int], list[TrainingCell]] = {}
     for planned in study.planned:
         cell = planned.cell
         assert planned.obstacle is None, f"{cell.label()}: {planned.obstacle}"
@@ -79,7 +79,7 @@ def test_wherever_one_fits_there_is_a_candidate_with_larger_micro_batches(name: 
         assert max(sizes) >= 4, f"{framework}, {model} on {num_gpus} GPUs"
 
 
-def all_layouts(cell: Cell, micro_batch_size: int) -> Iterator[Cell]:
+def all_layouts(cell: TrainingCell, micro_batch_size: int) -> Iterator[TrainingCell]:
     """The cell in every layout that its framework can run, up to 8 tensor ranks."""
     adaptor = load_adaptor(cell.framework)
     can, options = adaptor.FRAMEWORK.parallelism, adaptor.FRAMEWORK.options
@@ -122,7 +122,7 @@ def test_a_cell_at_a_tenth_of_peak_ends_within_its_limit(name: str) -> None:
     peak = load_hardware(ROOT)["V100"]["peak_half_precision_flops_per_s"]
     assert study.system.devices == ("V100",)
     for cell in {planned.cell.cell_id: planned.cell for planned in study.planned}.values():
-        batch_s = recomputing_flops_per_step(cell.model, cell.global_batch_size) / (0.1 * peak * cell.num_gpus)
+        batch_s = cell.model.recomputing_flops_per_step(cell.global_batch_size) / (0.1 * peak * cell.num_gpus)
         needed_minutes = (BATCHES * batch_s + study.system.startup_timeout_s) / 60
         assert needed_minutes <= study.limit_minutes(cell) < 1.2 * needed_minutes, cell.label()
 

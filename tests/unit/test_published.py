@@ -7,8 +7,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
 
-from contracts.cell import Model
 from factories import PAPER_12B, ROOT, TINY, data_of, make_cell, make_comparison, make_record, make_study, ok, planned
+from models.gpt import Gpt
 from papers import axonn
 from reporting import scaling_figures as axonn_figures
 from reporting.latex_tables import to_latex
@@ -132,7 +132,7 @@ def paper_figure_data():
     """Both models of the paper on its numbers of GPUs, a third framework out of memory, a fourth not measured."""
     settings = {"precision": "fp16", "activation_checkpointing": "full", "global_batch_size": 18432, "device": "cuda"}
     plan, outcomes = [], {}
-    points: list[tuple[Model, int]] = [(PAPER_12B, 48), (PAPER_24B, 96)]
+    points: list[tuple[Gpt, int]] = [(PAPER_12B, 48), (PAPER_24B, 96)]
     for model, num_gpus in points:
         for framework, factor in (("axonn", 1.04), ("megatron_lm", 1.3), ("deepspeed", 1.5), ("torch_fsdp", None)):
             cell = make_cell(framework, num_gpus, model, **settings)

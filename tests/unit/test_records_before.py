@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from contracts.cell import Cell
 from factories import HARDWARE
 from metrics.columns import read_measurements, write_measurements
 from metrics.rows import measurement_rows
@@ -19,13 +18,14 @@ from planning.plan import Study, record_path
 from planning.studies import load_models
 from records.reader import read_outcomes
 from studies import cpu_system, expand
+from workloads.training.training_cell import TrainingCell
 
 ROOT = Path(__file__).resolve().parents[2]
 BEFORE = ROOT / "tests" / "data" / "records_before"
 RECORDS = sorted(BEFORE.glob("local/cells/*/*/*/*/repeat1/record.json"))
 
 
-def measured_with(cell: Cell) -> Cell:
+def measured_with(cell: TrainingCell) -> TrainingCell:
     """The cell in the environment that its record was measured in: another version of torch is another cell."""
     return replace(cell, environment=json.loads(RECORDS[0].read_text())["identity"]["environment"])
 

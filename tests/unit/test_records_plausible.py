@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from contracts.cell import Cell, Layout
+from contracts.cell import Layout
 from factories import make_cell, make_record, planned
 from records.plausible import problem_of
 from records.reader import read_outcome
+from workloads.training.training_cell import TrainingCell
 
 Record = dict[str, Any]
 Change = Callable[[Record], Any]
@@ -133,7 +134,7 @@ ELSEWHERE: dict[str, tuple[Change, str]] = {
 }
 
 
-def record_of(cell: Cell = CELL, change: Change | None = None, **changes: Any) -> Record:
+def record_of(cell: TrainingCell = CELL, change: Change | None = None, **changes: Any) -> Record:
     """What is read back from the file, so that nothing is shared between ranks."""
     record = json.loads(json.dumps(make_record(cell, **changes)))
     record["tokens"] |= CORPUS

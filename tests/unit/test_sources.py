@@ -36,7 +36,7 @@ def is_changed(recorded: dict[str, str], scripts: Path) -> bool:
 
 @pytest.mark.parametrize(
     "name",
-    [ADAPTOR, "train.py", "launcher/shared_settings.py", "workloads/training/loop.py",
+    [ADAPTOR, "workloads/rank.py", "launcher/shared_settings.py", "workloads/training/loop.py",
      "workloads/training/batches.py", "models/weights.py", "contracts/adaptor.py",
      "frameworks/torch/torch_setup.py", "frameworks/torch/torch_engine.py", "workloads/memory.py"],
 )  # fmt: skip
@@ -103,9 +103,9 @@ def test_a_record_of_before_counts_by_the_digest_of_whole_files(scripts: Path) -
     """At first records held digests of whole files, those of the planner among them, and none of train.py."""
     former = ("contracts/cell.py", "contracts/storage.py", *measuring_files("torch_ddp", scripts))
     recorded = {f"scripts/{name}": hashlib.sha256((scripts / name).read_bytes()).hexdigest() for name in former}
-    for name in ("scripts/train.py", "scripts/launcher/shared_settings.py"):
+    for name in ("scripts/workloads/rank.py", "scripts/launcher/shared_settings.py"):
         del recorded[name]
-    for name in ("train.py", "contracts/storage.py", "contracts/cell.py"):
+    for name in ("workloads/rank.py", "contracts/storage.py", "contracts/cell.py"):
         with (scripts / name).open("a") as file:
             file.write("\nMORE = 1\n")
     assert not is_changed(recorded, scripts)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from factories import make_cell
 from launcher.processes import Ending
 from launcher.verdicts import judge
 from workloads import memory, thread_limits
@@ -106,7 +107,7 @@ def test_the_hosts_own_limits(tmp_path: Path) -> None:
 def test_what_openmp_ends_for_want_of_a_thread(text: str, tmp_path: Path) -> None:
     """It prints a line and leaves: no Python error, and an exit status that says nothing."""
     ending = Ending("crash", "rank 1 ended with exit status 1", 1, ("step 3", text))
-    verdict = judge(ending, Exchange(tmp_path), 2, 2, killed_for_memory=True)
+    verdict = judge(ending, Exchange(tmp_path), make_cell("torch_ddp", 2), killed_for_memory=True)
     assert verdict.status == "oom"
     assert verdict.reason == "rank 1 had no memory for another thread, and OpenMP ended it"
-    assert judge(ending, Exchange(tmp_path), 2, 2, killed_for_memory=False).kind == "crash"
+    assert judge(ending, Exchange(tmp_path), make_cell("torch_ddp", 2), killed_for_memory=False).kind == "crash"

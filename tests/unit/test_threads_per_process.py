@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import settings.systems
-from contracts.cell import Cell, cell_from_identity
 from contracts.errors import ConfigError
 from planning.plan_lines import missing_lines
 from planning.studies import load_models
@@ -17,6 +16,7 @@ from settings.config import check_config
 from settings.systems import System, system_from_config
 from status import summary
 from studies import ROOT, cpu_system, expand, study_config
+from workloads.training.training_cell import TrainingCell, cell_from_identity
 
 # The demo as it was when its records were made: ids of cells that people have paid for, which may never change.
 ENVIRONMENT = {"name": "torch", "requirements": ["numpy==2.4.6", "torch==2.13.0"]}
@@ -72,7 +72,7 @@ def demo_ids(system: System) -> dict[tuple[str, str, int], str]:
     return {(cell.framework, cell.model.name, cell.num_gpus): pinned(cell).cell_id for cell in cells}
 
 
-def pinned(cell: Cell) -> Cell:
+def pinned(cell: TrainingCell) -> TrainingCell:
     """Return the cell with the requirements of then: a new version of torch gives other cells, and rightly."""
     return replace(cell, environment=ENVIRONMENT)
 

@@ -12,9 +12,9 @@ from contracts.errors import ConfigError
 from corpus.sources import resolve_corpus
 from factories import make_cell
 from planning.studies import load_study, study_names
-from planning.tokens_needed import TokenCount, check_enough_tokens, token_count, tokens_needed
 from test_launch_tokens import write_tokens
 from workloads.training.batches import BatchReader
+from workloads.training.tokens_needed import TokenCount, check_enough_tokens, token_count, tokens_needed
 
 ROOT = Path(__file__).resolve().parents[2]
 

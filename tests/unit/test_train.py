@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from contracts.adaptor import Framework, NotAvailable
-from train import check_places, check_versions, failure_status, telling_progress
 from workloads import memory
+from workloads.packages import check_places, check_versions
+from workloads.rank import failure_status
+from workloads.training.timed_batches import telling_progress
 
 NUMPY = importlib.metadata.version("numpy")
 FRAMEWORK = Framework(1, "nothing", frozenset(), packages=("numpy", "no-such-package"))

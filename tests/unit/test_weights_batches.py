@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contracts.cell import Model
 from models import weights
-from models.weights import initial_weight, parameter_shapes
+from models.gpt import Gpt
+from models.weights import initial_weight
 from workloads.training.batches import BatchReader
 
-TINY = Model("tiny", num_layers=2, hidden_size=32, num_heads=4, seq_length=16, vocab_size=64)
+TINY = Gpt("tiny", num_layers=2, hidden_size=32, num_heads=4, seq_length=16, vocab_size=64)
 FROZEN_HEAD = [-0.003551335306838155, -0.013823720626533031, -0.015094040893018246, 0.011988027952611446]
-GPT3 = Model("gpt3", num_layers=96, hidden_size=12288, num_heads=96, seq_length=2048, vocab_size=50257)
+GPT3 = Gpt("gpt3", num_layers=96, hidden_size=12288, num_heads=96, seq_length=2048, vocab_size=50257)
 
 
 @pytest.mark.parametrize("model", [TINY, GPT3, replace(TINY, tie_embeddings=True)])
-def test_shapes_sum_to_the_exact_count(model: Model) -> None:
-    assert sum(int(np.prod(shape)) for shape in parameter_shapes(model).values()) == model.num_parameters
+def test_shapes_sum_to_the_exact_count(model: Gpt) -> None:
+    assert sum(int(np.prod(shape)) for shape in model.parameter_shapes().values()) == model.num_parameters
 
 
 def test_weights_are_normal_and_constants_where_they_should_be() -> None:

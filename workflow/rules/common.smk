@@ -37,7 +37,7 @@ from reporting.made_from import (
 from planning.plan import index_cells, study_folder, without_record, record_path
 from planning.plan_lines import missing_lines, plan_lines
 from planning.studies import load_hardware, load_study, load_system, misspelt_studies, study_names, unusable_studies
-from planning.tokens_needed import check_enough_tokens, token_count
+from workloads.training.tokens_needed import check_enough_tokens, token_count
 from reporting.figure_forms import file_endings
 from papers import check_cells, check_outputs, load_paper
 from reporting.reference import read_reference

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from contracts.cell import Model
+from models.gpt import Gpt
 
 NORM_EPSILON = 1e-5
 CHECKPOINTING_MODES = ("none", "full", "selective")
@@ -101,7 +101,7 @@ class GPT(nn.Module):
 
     def __init__(
         self,
-        model: Model,
+        model: Gpt,
         *,
         blocks: range | None = None,
         checkpointing: str = "none",

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from contracts.cell import Cell
 from models.weights import initial_weight
+from workloads.training.training_cell import TrainingCell
 
 # Megatron's modules: ours, then which axis of the weight and of the bias tensor ranks split (None: whole on each).
 MODULES = {
@@ -64,7 +64,7 @@ def tensor_shard(
     return whole if axis is None else np.split(whole, tensor_size, axis)[tensor_rank]
 
 
-def load_shared_weights(model: Any, cell: Cell, tensor_rank: int) -> None:
+def load_shared_weights(model: Any, cell: TrainingCell, tensor_rank: int) -> None:
     """Fill a GPTModel, whole or a pipeline's chunk, with this rank's part of the weights that all frameworks share."""
     import torch
 

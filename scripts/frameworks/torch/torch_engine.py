@@ -21,10 +21,10 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contracts.cell import Cell
 from frameworks.torch.torch_model import LOSS_SCALE
 from frameworks.torch.torch_setup import Runtime, device_name, half_type
 from workloads import memory
+from workloads.training.training_cell import TrainingCell
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -85,7 +85,7 @@ class MicroBatches:
     """
 
     model: nn.Module
-    cell: Cell
+    cell: TrainingCell
     synchronised: Callable[[bool], AbstractContextManager[Any]] = always_synchronised
     loss: Loss = mean_token_loss
 
@@ -113,7 +113,7 @@ class TorchEngine:
     def __init__(
         self,
         runtime: Runtime,
-        cell: Cell,
+        cell: TrainingCell,
         step: Step,
         *,
         initial_weights: str,
@@ -214,7 +214,7 @@ class TorchEngine:
 
 def optimizer_engine(
     runtime: Runtime,
-    cell: Cell,
+    cell: TrainingCell,
     optimizer: torch.optim.Optimizer,
     accumulate: Accumulate,
     *,

@@ -13,17 +13,17 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from contracts.cell import OPTIMIZER, Cell
 from frameworks.torch.decoder import GPT
 from frameworks.torch.torch_setup import half_type
 from models.weights import STANDARD_DEVIATION, are_shared, constant_value, initial_weight, stream_seed
+from workloads.training.training_cell import OPTIMIZER, TrainingCell
 
 # fp16 gradients need scaling into fp16's range. The factor is static, so that no step is ever skipped and none waits
 # for an overflow check; 2^16 is where torch's own dynamic scaler starts, and a power of two rounds nothing.
 LOSS_SCALE = {"fp32": 1.0, "bf16": 1.0, "fp16": 2.0**16}
 
 
-def build_on_meta(cell: Cell, *, blocks: range | None = None, autocast: bool = True) -> GPT:
+def build_on_meta(cell: TrainingCell, *, blocks: range | None = None, autocast: bool = True) -> GPT:
     """The cell's model, or the pipeline stage that holds `blocks`, without memory.
 
     autocast: run half-precision cells as autocast over float32 weights; switched off where a wrapper casts instead.
@@ -37,7 +37,7 @@ def build_on_meta(cell: Cell, *, blocks: range | None = None, autocast: bool = T
         )
 
 
-def materialize(model: nn.Module, cell: Cell, device: torch.device) -> str:
+def materialize(model: nn.Module, cell: TrainingCell, device: torch.device) -> str:
     """Give the model memory on `device` and its initial weights; returns where they came from, "shared" or "native".
 
     Every rank fills its own shards without communication. Native weights are another draw from the same distribution:
@@ -49,7 +49,7 @@ def materialize(model: nn.Module, cell: Cell, device: torch.device) -> str:
     return "shared" if are_shared(cell.model) else "native"
 
 
-def initialize(parameter: nn.Parameter, cell: Cell, name: str) -> None:
+def initialize(parameter: nn.Parameter, cell: TrainingCell, name: str) -> None:
     """Give one parameter, whole or this rank's shard of it, the initial weights of our parameter `name`."""
     with torch.no_grad():
         if are_shared(cell.model):
@@ -59,7 +59,7 @@ def initialize(parameter: nn.Parameter, cell: Cell, name: str) -> None:
 
 
 def make_optimizer(
-    parameters: Iterable[nn.Parameter], cell: Cell, *, gradients_are_scaled: bool = True
+    parameters: Iterable[nn.Parameter], cell: TrainingCell, *, gradients_are_scaled: bool = True
 ) -> torch.optim.AdamW:
     """AdamW as the cell and `OPTIMIZER` say, at a constant rate, with torch's fused update on every device.
 

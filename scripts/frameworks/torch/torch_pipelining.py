@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.distributed.pipelining import PipelineStage
 
-from contracts.cell import Cell
 from frameworks.torch.torch_engine import Loss, mean_token_loss
 from frameworks.torch.torch_model import LOSS_SCALE
 from frameworks.torch.torch_setup import half_type
+from workloads.training.training_cell import TrainingCell
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class PipelineBatches:
     """
 
     schedule: Any
-    cell: Cell
+    cell: TrainingCell
     is_first: bool
     is_last: bool
 
@@ -37,14 +37,14 @@ class PipelineBatches:
         return torch.stack(losses).sum().detach() / LOSS_SCALE[self.cell.precision] if self.is_last else None
 
 
-def scaled_loss(cell: Cell) -> Loss:
+def scaled_loss(cell: TrainingCell) -> Loss:
     """A micro-batch's part of the share's mean loss, times the loss scale: the parts' gradients just add up."""
     scale = LOSS_SCALE[cell.precision] / cell.num_micro_batches
     return lambda logits, targets: mean_token_loss(logits, targets) * scale
 
 
 def pipeline_stage(
-    model: nn.Module, cell: Cell, index: int, device: torch.device, group: ProcessGroup
+    model: nn.Module, cell: TrainingCell, index: int, device: torch.device, group: ProcessGroup
 ) -> PipelineStage:
     """Stage `index`, told beforehand what goes in and out of it.
 

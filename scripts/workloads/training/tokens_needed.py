@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from contracts.cell import Cell
 from contracts.errors import ConfigError
 from corpus.sources import HUB_CORPORA, TEXT_SUFFIXES, TRAIN, Corpus, file_kind
 from corpus.verify import read_tokens_info
 from workloads.training.loop import NUM_BATCHES
+from workloads.training.training_cell import TrainingCell
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class TokenCount:
         return f"{self.number:,}" if self.exact else f"at most {self.number:,}, a token being at least a byte of text"
 
 
-def tokens_needed(cell: Cell) -> int:
+def tokens_needed(cell: TrainingCell) -> int:
     """Return how many tokens the batches of a cell take without any of them twice.
 
     Every sequence goes on where the one before it ends; the last target is one more, and the reader of the batches
@@ -33,7 +33,7 @@ def tokens_needed(cell: Cell) -> int:
     return NUM_BATCHES * cell.global_batch_size * cell.model.seq_length + 2
 
 
-def check_enough_tokens(where: str, corpus: str, count: TokenCount, cells: Iterable[Cell]) -> None:
+def check_enough_tokens(where: str, corpus: str, count: TokenCount, cells: Iterable[TrainingCell]) -> None:
     """Raise ConfigError where the batches of a cell would start the text over."""
     largest = max(cells, key=tokens_needed, default=None)
     if largest is not None and tokens_needed(largest) > count.number:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +47,6 @@ def unusable_studies(root: Path, taken: Collection[str]) -> dict[str, str]:
         elif path.stem in taken:
             unusable[path.stem] = f"{where}: a rule of the workflow has this name; rename the file"
     return unusable
-
-
-def misspelt_studies(words: Iterable[str], names: Sequence[str]) -> list[str]:
-    """A hint for every word that is no study and close to one's name; Snakemake only says that no rule makes it."""
-    return [
-        f"there is no study {word!r}{nearest(word, names)}"
-        for word in words
-        if word not in names and not Path(word).exists() and difflib.get_close_matches(word, names, n=1, cutoff=0.7)
-    ]
 
 
 def load_system(name: str, root: Path, kept: Path | None = None) -> System:

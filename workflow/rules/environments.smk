@@ -7,7 +7,7 @@
 rule make_venv:
     input:
         requirements=ancient("envs/{environment}.txt"),
-        changes=lambda wildcards: changes_of_interpreter(wildcards.environment, "venv"),
+        changes=lambda wildcards: environments.changes(wildcards.environment, "venv"),
     output:
         "environments/venv-{environment}.txt",
     log:
@@ -16,7 +16,7 @@ rule make_venv:
     conda:
         "../../envs/workflow.yaml"
     params:
-        folder=lambda wildcards: venv_folder(wildcards.environment),
+        folder=lambda wildcards: environments.folder(wildcards.environment),
     shell:
         "exec python scripts/make_venv.py --requirements {input.requirements:q} --folder {params.folder:q}"
         " --output {output:q} 2> >(tee {log:q} >&2)"
@@ -26,7 +26,7 @@ rule make_venv:
 rule locate_conda_environment:
     input:
         requirements=ancient("envs/{environment}.yaml"),
-        changes=lambda wildcards: changes_of_interpreter(wildcards.environment, "conda"),
+        changes=lambda wildcards: environments.changes(wildcards.environment, "conda"),
     output:
         "environments/conda-{environment}.txt",
     log:

@@ -24,7 +24,7 @@ include: "workflow/rules/studies.smk"
 
 
 onstart:
-    hooks.at_start(call, changes, CODE)
+    hooks.at_start(call, changes)
 
 
 onsuccess:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from contracts.errors import ConfigError
+from contracts.project_files import project_folder
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
 from planning.studies import load_hardware, load_study
@@ -18,7 +19,7 @@ from records.setting_aside import records_that_stay, set_aside_damaged
 from records.standing import outcomes_now
 from reporting.made_from import measurements_digests, note_made_from
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = project_folder()
 
 
 def main() -> int:

@@ -16,13 +16,14 @@ import pandas as pd
 
 import whole_bytecode  # noqa: F401  (first of the project's modules, for what its import does)
 from contracts.errors import ConfigError, nearest
+from contracts.project_files import project_folder
 from planning.studies import NAME, NAME_RULE, study_names
 from reporting.study_data import load_study_data
 from reporting.systems_comparison import systems_comparison
 from reporting.table_files import write_frame
 from settings.config import read_yaml
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = project_folder()
 MEASUREMENTS = "measurements.csv"
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 import whole_bytecode  # noqa: F401  (first of the project's modules, for what its import does)
 from contracts.atomic import replace_when_complete
 from contracts.errors import ConfigError
+from contracts.project_files import project_folder
 from describing.answers import ask_for_answers, read_answers
 from describing.draft import MARK, draft_of
 from describing.site import site_of
 from planning.studies import CLUSTER, load_hardware, load_system
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = project_folder()
 
 
 def main() -> int:

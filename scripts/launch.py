@@ -19,6 +19,7 @@ from typing import Any
 from contracts.atomic import write_json
 from contracts.cell import Cell, cell_from_identity, identity_hash
 from contracts.placement import host_name
+from contracts.project_files import CODE, project_folder
 from corpus.verify import UnreadableTokens, check_corpus, check_tokens
 from launcher import verdicts as results
 from launcher.host_lock import host_lock
@@ -42,7 +43,7 @@ from workloads.child import adopt_orphans
 from workloads.exchange import Exchange
 from workloads.rendezvous import LOOPBACK
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = project_folder()
 
 
 def main() -> int:
@@ -161,7 +162,7 @@ def run_cell(
     """Start the ranks on all nodes and judge their end; returns the record's facts beside the verdict."""
     started_at = results.now()
     results.clear_former_launch(args.record.parent, current_job_id())
-    commit, dirty = results.git_state(ROOT)
+    commit, dirty = results.git_state(CODE)
     digests = code_digests(cell.framework)
     # A network file system keeps what a process of another node still holds: no reason to lose what was measured.
     with tempfile.TemporaryDirectory(
@@ -189,7 +190,7 @@ def run_cell(
             verdict = results.Verdict("not_available", lacking)
         else:
             if starter:
-                ending, reports, out_of_memory = run_step(exchange, job, starter, ROOT / "scripts", limits, log)
+                ending, reports, out_of_memory = run_step(exchange, job, starter, CODE / "scripts", limits, log)
             else:
                 report = run_part(job, 0, limits, log)
                 ending, reports, out_of_memory = report.ending, [report], False
@@ -222,7 +223,7 @@ def run_cell(
 def launch_plan(args: argparse.Namespace, cell: Cell, system: System, exchange: Exchange) -> LaunchPlan:
     """What every node is told. The launcher runs on the first node, so the ranks meet at its address."""
     adaptor = load_adaptor(cell.framework)
-    script = [str(ROOT / "scripts" / "train.py"), "--exchange", str(exchange.folder.resolve())]
+    script = [str(CODE / "scripts" / "train.py"), "--exchange", str(exchange.folder.resolve())]
     script += ["--tokens", str(args.tokens.resolve())]
     if system.memory_limit_gib:
         script += ["--memory-limit-gib", str(system.memory_limit_gib)]

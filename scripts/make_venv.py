@@ -19,6 +19,7 @@ import venv
 from pathlib import Path
 
 from contracts.atomic import replace_when_complete
+from contracts.project_files import project_folder
 from installation.installer import Environment, NotInstalled, install
 from installation.pip_words import pip_failure_words, tells_of_pip
 from installation.steps import run_step
@@ -26,7 +27,7 @@ from installation.turns import wait_for_turn
 from whole_bytecode import remove_damaged
 from workloads.child import die_with_parent
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = project_folder()
 FINISHED = "installed"  # a file in an environment that was made to its end
 
 

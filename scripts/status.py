@@ -24,6 +24,7 @@ import whole_bytecode  # noqa: F401  (first of the project's modules, for what i
 from contracts.atomic import replace_when_complete
 from contracts.errors import ConfigError, nearest
 from contracts.outcomes import RECORDED_STATUSES, Outcome
+from contracts.project_files import project_folder
 from launcher.slurm.queue import Queue, look_at_queue
 from metrics.circumstances import BUSY_HOST_PERCENT, others_cpu_percent
 from planning.budget import hours_text
@@ -35,7 +36,7 @@ from records.setting_aside import forget
 from records.standing import outcomes_now
 from settings.config import read_config
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = project_folder()
 COLUMNS = (
     "study", "framework", "model", "num_gpus", "global_batch_size", "layout", "repeat", "state", "status", "kind",
     "code_changed", "duration_s", "gpu_hours", "job_id", "cell_id", "reason",

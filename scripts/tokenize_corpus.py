@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from contracts.project_files import project_folder
 from corpus.sources import parse_corpus_argument, resolve_corpus
 from corpus.tokenizing import WorkerDied, tokenize_corpus
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = project_folder()
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

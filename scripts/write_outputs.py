@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 import whole_bytecode  # noqa: F401  (first of the project's modules, for what its import does)
+from contracts.project_files import project_folder
 from launcher.slurm.queue import look_at_queue
 from papers import load_paper
 from planning.studies import load_study
@@ -17,7 +17,7 @@ from records.standing import outcomes_now
 from reporting.study_outputs import write_study_outputs
 from settings.config import read_config
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = project_folder()
 
 
 def main() -> int:

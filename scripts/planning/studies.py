@@ -10,6 +10,7 @@ from typing import Any
 from contracts.adaptor import Framework
 from contracts.cell import Cell, Layout, Model, counted, unit_of
 from contracts.errors import ConfigError, nearest, one_line, shown_value
+from contracts.project_files import shipped_names
 from corpus.sources import resolve_corpus
 from planning import checks
 from planning.adaptors import COMMON_LAYOUT_KEYS, environment_identity, frameworks_shown_as, load_adaptor
@@ -63,7 +64,7 @@ def load_system(name: str, root: Path, kept: Path | None = None) -> System:
             f"{', '.join(_examples(root))} in config/systems/ and edit it (docs/cluster.md has the steps)"
         )
     config = read_config(kept or path, "system", root)
-    environments = sorted(file.stem for file in (root / "envs").glob("*.txt"))
+    environments = shipped_names(root, "envs/*.txt")
     for environment in config["environments"]:
         if environment not in environments:
             raise ConfigError(

@@ -24,12 +24,17 @@ RESULTS = Path("results")
 ASKED_VARIABLE = "SCALING_EVAL_STUDIES"
 
 
-def read_settings(root: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
+def read_settings(root: Path, overrides: Mapping[str, Any], is_module: bool = False) -> dict[str, Any]:
     """Return config/config.yaml with `overrides` in place of its values.
 
-    overrides: what --config and --configfile say, or the `config:` of a `module:`. Snakemake's own `configfile:` is not
-    used: it evaluates expressions in the file, lets the last of a repeated key win, and names no line in its messages.
+    overrides: what --config and --configfile say; where this workflow is somebody's module, what its `config:` says,
+    which then is all, since config/config.yaml may be of that other workflow.
+
+    Snakemake's own `configfile:` is not used: it evaluates expressions in the file, takes the last of a key that is
+    given twice, and names no line in its messages.
     """
+    if is_module and overrides:
+        return check_config(dict(overrides), "config", root, "config: of the module")
     in_file = read_config(root / "config" / "config.yaml", "config", root)
     where = "--config or --configfile"
     return check_config({**in_file, **overrides}, "config", root, where) if overrides else in_file
@@ -41,11 +46,11 @@ class Call:
     Nothing is read before somebody asks for it, except for config/config.yaml.
     """
 
-    def __init__(self, workflow: Any, root: Path, overrides: Mapping[str, Any]) -> None:
+    def __init__(self, workflow: Any, root: Path, overrides: Mapping[str, Any], is_module: bool = False) -> None:
         self.workflow = workflow
         # The folder that holds config/ and results/: Snakemake's working directory.
         self.root = root
-        self.settings = explained(read_settings, root, overrides)
+        self.settings = explained(read_settings, root, overrides, is_module)
         self.system_name: str = self.settings["system"]
         # The studies whose targets this call has asked for, in that order.
         self.requested: list[Study] = []

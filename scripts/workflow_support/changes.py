@@ -15,6 +15,7 @@ from typing import Any
 from snakemake.io import ancient
 from snakemake.logging import logger
 
+from contracts.project_files import shown
 from planning.plan import Study, record_path, study_folder, without_record
 from reporting.made_from import change_note, drawn_changes, left_notes, measurements_changes, reference_path
 from workflow_support.call import RESULTS, Call
@@ -111,8 +112,8 @@ class OutputChanges:
 
     def reference(self, wildcards: Any) -> list[Any]:
         """Return the file of published numbers that a study names, if it names one."""
-        path = reference_path(self._call.study(wildcards.study, wildcards.system), Path())
-        return [ancient(path.as_posix())] if path else []
+        path = reference_path(self._call.study(wildcards.study, wildcards.system), self._call.root)
+        return [ancient(shown(path, self._call.root))] if path else []
 
     def _tell_of_stale(self, path: str, wildcards: Any, kind: str, output: str) -> None:
         """Say that a file which is asked for by its path stays as it is, though what it was made from has changed.

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from snakemake.io import ancient
+
+from contracts.project_files import shipped, shown
 from planning.adaptors import environment_digest
 from workflow_support.call import Call
 from workflow_support.messages import explained
@@ -18,6 +22,10 @@ class Environments:
         """note: the input that a rule gets whose output is to be made anew (workflow_support/changes.py)."""
         self._call, self._note = call, note
         self._found: dict[tuple[str, str], list[str]] = {}
+
+    def file(self, name: str) -> Any:
+        """Return a file of envs/ as an input whose age does not matter: what has changed is found by its content."""
+        return ancient(shown(shipped(self._call.root, f"envs/{name}"), self._call.root))
 
     def folder(self, name: str) -> str:
         """Return the folder of a virtual environment, named by what its files hold and not by their times."""

@@ -24,11 +24,11 @@ from workflow_support.messages import tell
 from workflow_support.refusals import check_start
 
 
-def at_start(call: Call, changes: OutputChanges, code: Path) -> None:
-    """Check that this run may begin, and leave what its jobs and a next call will look for. code: the checkout."""
+def at_start(call: Call, changes: OutputChanges) -> None:
+    """Check that this run may begin, and leave what its jobs and a next call will look for."""
     note_owner(Path.cwd())
     changes.remove_left_notes()
-    check_start(call, code)
+    check_start(call)
     _tell_shell_settings(call)
     # Slurm hands the environment to the jobs.
     os.environ[ASKED_VARIABLE] = " ".join(study.name for study in call.requested)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from contracts.errors import nearest, one_line
+from contracts.project_files import CODE, shipped, shipped_names
 from installation.plugins import stale_plugins
 from launcher.slurm.queue import has_slurm
 from papers import check_cells, check_outputs
@@ -28,17 +29,17 @@ def check_study(call: Call, name: str) -> None:
     except ValueError as error:
         stop(f"{where}: {error}")
     if study.reference:
-        _check_reference(where, study.reference)
+        _check_reference(where, study.reference, call.root)
     count = token_count(study.corpus, RESULTS)
     if count:
         missing = [planned.cell for planned in without_record(study, RESULTS)]
         explained(check_enough_tokens, where, study.corpus.name, count, missing)
 
 
-def _check_reference(where: str, name: str) -> None:
-    path = Path("reference") / f"{name}.csv"
+def _check_reference(where: str, name: str, root: Path) -> None:
+    path = shipped(root, f"reference/{name}.csv")
     if not path.is_file():
-        known = sorted(found.stem for found in path.parent.glob("*.csv"))
+        known = shipped_names(root, "reference/*.csv")
         stop(f"{where}: reference: no {name!r}{nearest(name, known)}")
     try:
         read_reference(path)
@@ -46,16 +47,16 @@ def _check_reference(where: str, name: str) -> None:
         stop(f"{where}: reference: {one_line(str(error))}")
 
 
-def check_start(call: Call, code: Path) -> None:
-    """Stop a real run that would submit jobs twice, or nowhere, before it starts anything. code: the checkout."""
+def check_start(call: Call) -> None:
+    """Stop a real run that would submit jobs twice, or nowhere, before it starts anything."""
     system = call.system()
     in_slurm = call.workflow.executor_plugin.name.startswith("slurm")
     if call.queue_errors and has_slurm():
         stop("nothing is submitted: a cell that still has a job in the queue would get a second one")
     if system.slurm and not in_slurm:
         stop(f"the cells of system {system.name} are Slurm jobs (its file has `slurm`): run snakemake --profile slurm")
-    if in_slurm and stale_plugins(code):
-        stop(f"{', '.join(stale_plugins(code))} is installed in another state of it: pip install -r envs/workflow.txt")
+    if in_slurm and stale_plugins(CODE):
+        stop(f"{', '.join(stale_plugins(CODE))} is installed in another state of it: pip install -r envs/workflow.txt")
     if system.slurm and not has_slurm():
         stop("squeue is not on PATH: start this on a login node of the cluster")
     if system.slurm and unsafe_folder(Path.cwd()):

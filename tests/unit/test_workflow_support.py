@@ -168,9 +168,9 @@ def test_a_run_on_this_machine_of_a_cluster_s_system_is_refused(
 ) -> None:
     call = make_call(root, config={"system": "example-summit-like"})
     with pytest.raises(SystemExit):
-        refusals.check_start(call, ROOT)
+        refusals.check_start(call)
     assert "run snakemake --profile slurm" in told(caplog, capsys)
-    refusals.check_start(make_call(root), ROOT)
+    refusals.check_start(make_call(root))
 
 
 def test_a_job_of_slurm_reads_a_copy_of_the_system_file(root: Path) -> None:

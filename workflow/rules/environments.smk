@@ -6,7 +6,7 @@
 
 rule make_venv:
     input:
-        requirements=ancient("envs/{environment}.txt"),
+        requirements=lambda wildcards: environments.file(f"{wildcards.environment}.txt"),
         changes=lambda wildcards: environments.changes(wildcards.environment, "venv"),
     output:
         "environments/venv-{environment}.txt",
@@ -18,14 +18,15 @@ rule make_venv:
     params:
         folder=lambda wildcards: environments.folder(wildcards.environment),
     shell:
-        "exec python scripts/make_venv.py --requirements {input.requirements:q} --folder {params.folder:q}"
+        f"exec python {SCRIPTS}/make_venv.py"
+        " --requirements {input.requirements:q} --folder {params.folder:q}"
         " --output {output:q} 2> >(tee {log:q} >&2)"
 
 
 # Snakemake makes it (--sdm conda); what is left is to note where.
 rule locate_conda_environment:
     input:
-        requirements=ancient("envs/{environment}.yaml"),
+        requirements=lambda wildcards: environments.file(f"{wildcards.environment}.yaml"),
         changes=lambda wildcards: environments.changes(wildcards.environment, "conda"),
     output:
         "environments/conda-{environment}.txt",
@@ -33,8 +34,9 @@ rule locate_conda_environment:
         "environments/conda-{environment}.log",
     localrule: True
     conda:
-        lambda wildcards: f"../../envs/{wildcards.environment}.yaml"
+        lambda wildcards: shipped(call.root, f"envs/{wildcards.environment}.yaml")
     params:
-        requirements=lambda wildcards: file_digest(Path(f"envs/{wildcards.environment}.yaml")),
+        requirements=lambda wildcards: file_digest(shipped(call.root, f"envs/{wildcards.environment}.yaml")),
     shell:
-        "python scripts/note_interpreter.py --output {output:q} 2> >(tee {log:q} >&2)"
+        f"python {SCRIPTS}/note_interpreter.py"
+        " --output {output:q} 2> >(tee {log:q} >&2)"

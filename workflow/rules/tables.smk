@@ -31,7 +31,8 @@ rule collect_measurements:
     params:
         folder=folder_of,
     shell:
-        "python scripts/collect.py --study {wildcards.study:q} --system {wildcards.system:q}"
+        f"python {SCRIPTS}/collect.py"
+        " --study {wildcards.study:q} --system {wildcards.system:q}"
         " --output {output.measurements:q} --made-from {params.folder:q}/made_from/measurements.json 2> >(tee {log:q} >&2)"
 
 
@@ -52,7 +53,8 @@ rule make_table:
         reference=lambda wildcards, input: ["--reference", input.reference] if input.reference else [],
         folder=folder_of,
     shell:
-        "python scripts/make_tables.py --measurements {input.measurements:q} --paper {params.paper:q}"
+        f"python {SCRIPTS}/make_tables.py"
+        " --measurements {input.measurements:q} --paper {params.paper:q}"
         " --table {wildcards.table:q} {params.reference:q} --output-dir {params.folder:q}/tables"
         " --made-from {params.folder:q}/made_from/table-{wildcards.table:q}.json 2> >(tee {log:q} >&2)"
 
@@ -74,6 +76,7 @@ rule make_figure:
         reference=lambda wildcards, input: ["--reference", input.reference] if input.reference else [],
         folder=folder_of,
     shell:
-        "python scripts/make_figures.py --measurements {input.measurements:q} --paper {params.paper:q}"
+        f"python {SCRIPTS}/make_figures.py"
+        " --measurements {input.measurements:q} --paper {params.paper:q}"
         " --figure {wildcards.figure:q} {params.reference:q} --output-dir {params.folder:q}/figures"
         " --made-from {params.folder:q}/made_from/figure-{wildcards.figure:q}.json 2> >(tee {log:q} >&2)"

@@ -21,5 +21,6 @@ rule tokenize_corpus:
     params:
         corpus=lambda wildcards: call.corpus_setting(wildcards.corpus),
     shell:
-        "python scripts/tokenize_corpus.py --corpus {params.corpus:q} --split {wildcards.split:q}"
+        f"python {SCRIPTS}/tokenize_corpus.py"
+        " --corpus {params.corpus:q} --split {wildcards.split:q}"
         " --output {output.tokens:q} --processes {threads} 2> >(tee {log:q} >&2)"

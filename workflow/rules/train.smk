@@ -44,7 +44,8 @@ rule train_cell:
         tokens=lambda wildcards: call.cell_value(wildcards, "tokens"),
     shell:
         # exec: the launcher must notice when Snakemake is gone.
-        "exec python scripts/launch.py --system {wildcards.system:q} --cell {params.cell:q}"
+        f"exec python {SCRIPTS}/launch.py"
+        " --system {wildcards.system:q} --cell {params.cell:q}"
         " --model-name {wildcards.model:q} --repeat {wildcards.repeat} --tokens {params.tokens:q}"
         " --record {output.record:q} --log {log:q} --time-limit-s {resources.time_limit_s}"
         f" --system-file {system_file} {silent}"

@@ -81,6 +81,11 @@ def _examples(root: Path) -> list[str]:
     return sorted(path.name for path in (root / "config" / "systems").glob("example-*.yaml"))
 
 
+def configured_system(root: Path) -> str:
+    """Return the system that config/config.yaml names."""
+    return str(read_config(root / "config" / "config.yaml", "config", root)["system"])
+
+
 def load_hardware(root: Path) -> dict[str, Any]:
     return read_config(root / "config" / "hardware.yaml", "hardware", root)
 

@@ -13,9 +13,9 @@ from contracts.cell import Cell, cell_from_identity
 from contracts.errors import ConfigError
 from planning.plan_lines import missing_lines
 from planning.studies import load_models
+from reporting.status_table import summary
 from settings.config import check_config
 from settings.systems import System, system_from_config
-from status import summary
 from studies import ROOT, cpu_system, expand, study_config
 
 # The demo as it was when its records were made: ids of cells that people have paid for, which may never change.

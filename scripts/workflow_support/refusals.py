@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from contracts.errors import nearest, one_line
-from contracts.project_files import CODE, shipped, shipped_names
+from contracts.project_files import CODE, shipped, shipped_names, shown
 from installation.plugins import stale_plugins
 from launcher.slurm.queue import has_slurm
 from papers import check_cells, check_outputs
 from planning.job_resources import unsafe_folder
 from planning.plan import without_record
 from planning.tokens_needed import check_enough_tokens, token_count
-from reporting.reference import read_reference
 from workflow_support.call import RESULTS, Call
 from workflow_support.messages import explained, stop
 
@@ -37,10 +36,14 @@ def check_study(call: Call, name: str) -> None:
 
 
 def _check_reference(where: str, name: str, root: Path) -> None:
-    path = shipped(root, f"reference/{name}.csv")
+    # As messages name it; Snakemake works in `root`.
+    path = Path(shown(shipped(root, f"reference/{name}.csv"), root))
     if not path.is_file():
         known = shipped_names(root, "reference/*.csv")
         stop(f"{where}: reference: no {name!r}{nearest(name, known)}")
+    # Only a study with published numbers needs pandas to be looked at.
+    from reporting.reference import read_reference
+
     try:
         read_reference(path)
     except ValueError as error:

@@ -85,7 +85,7 @@ def trivial_rows(root: Path, cells: int) -> list[Row]:
     """The real rules with `touch` for a launcher: all that is left is Snakemake and a shell."""
     rule = root / "workflow" / "rules" / "train.smk"
     text = rule.read_text()
-    begin = text.index('        "exec python scripts/launch.py')
+    begin = text.index('        f"exec python {SCRIPTS}/launch.py')
     rule.write_text(f'{text[:begin]}        "touch {{output.record}}"\n')
     write_study(root, models=1, micro_batches=1, num_gpus=[1], repeats=cells)
     targets = [str(path) for path in planned_records(root)]

@@ -9,6 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from contracts.project_files import project_folder
 from launcher.cell_launch import Order, run_order
 from records.code_digests import code_digests
 
@@ -26,7 +27,7 @@ def main() -> int:
     parser.add_argument("--time-limit-s", type=float, required=True, help="end the cell after this many seconds")
     parser.add_argument("--silent", action="store_true", help="the caller tells what the record or failure.json says")
     args = parser.parse_args()
-    return run_order(Order(**vars(args), code_digests=code_digests))
+    return run_order(Order(**vars(args), root=project_folder(), code_digests=code_digests))
 
 
 if __name__ == "__main__":

@@ -1,54 +1,29 @@
-"""Remove compiled modules (`__pycache__/*.pyc`) that are not whole.
-
-CPython before 3.12.8 and 3.13.1 takes a short write for a complete one. So a full disk leaves the beginning of a file,
-and every later import of that module ends with "marshal data too short", long after there is space again.
+"""Remove compiled modules that are not whole, as a full disk leaves them (scripts/installation/bytecode.py).
 
     python scripts/whole_bytecode.py FOLDER...
 
-An import of this module does it for the project's own modules: programs that people call by hand import it first. Only
-the standard library is imported here, and nothing of the project, since that may be what cannot be imported.
+An import of this module does it for the project's own modules: programs that people call by hand import it first.
 """
 
-import importlib.util
-import marshal
+import argparse
+import runpy
 import sys
-import types
-from collections.abc import Iterable
 from pathlib import Path
 
-_HEADER_BYTES = 16
+SCRIPTS = Path(__file__).resolve().parent
+# Run as a file: an import would read compiled modules, which may be what is not whole.
+remove_damaged = runpy.run_path(str(SCRIPTS / "installation" / "bytecode.py"))["remove_damaged"]
 
 
-def remove_damaged(folders: Iterable[Path]) -> list[Path]:
-    """Remove this Python's compiled modules below `folders` that cannot be loaded, and return their paths.
-
-    Python compiles them anew at the next import. One that cannot be read or removed is left as it is: Python's own
-    message then says more than we could.
-    """
-    removed = []
-    for folder in folders:
-        for path in sorted(folder.rglob(f"__pycache__/*.{sys.implementation.cache_tag}*.pyc")):
-            try:
-                if not _can_be_loaded(path.read_bytes()):
-                    path.unlink()
-                    removed.append(path)
-            except OSError:
-                continue
-    return removed
-
-
-def _can_be_loaded(content: bytes) -> bool:
-    """Return whether an import would get past this file; a wrong or short header only makes Python compile anew."""
-    if len(content) < _HEADER_BYTES or not content.startswith(importlib.util.MAGIC_NUMBER):
-        return True
-    try:
-        return isinstance(marshal.loads(content[_HEADER_BYTES:]), types.CodeType)
-    except (EOFError, ValueError, TypeError):
-        return False
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="where to look, in all folders below")
+    for damaged in remove_damaged(parser.parse_args().folders):
+        print(f"{damaged} was cut short, perhaps by a full disk; it is removed, and made anew.", file=sys.stderr)
+    return 0
 
 
 if __name__ == "__main__":
-    for damaged in remove_damaged(map(Path, sys.argv[1:])):
-        print(f"{damaged} was cut short, perhaps by a full disk; it is removed, and made anew.", file=sys.stderr)
+    sys.exit(main())
 else:
-    remove_damaged([Path(__file__).resolve().parent])
+    remove_damaged([SCRIPTS])

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 import whole_bytecode  # noqa: F401  (first of the project's modules, for what its import does)
-from launcher.slurm.queue import look_at_queue
+from contracts.project_files import project_folder
 from papers import load_paper
-from planning.studies import load_study
-from records.standing import outcomes_now
-from reporting.study_outputs import write_study_outputs
-from settings.config import read_config
-
-ROOT = Path(__file__).resolve().parent.parent
+from planning.studies import configured_system, load_study
+from reporting.study_outputs import CellsMissing, write_present_outputs
 
 
 def main() -> int:
@@ -26,25 +21,17 @@ def main() -> int:
     parser.add_argument("--system", help="name of the file in config/systems/ (default: the one of config/config.yaml)")
     parser.add_argument("--partial", action="store_true", help="also when cells are missing")
     args = parser.parse_args()
+    root = project_folder()
     try:
-        system = args.system or read_config(ROOT / "config" / "config.yaml", "config", ROOT)["system"]
-        study = load_study(args.study, system, ROOT)
-        queue = look_at_queue(study.system)
-        outcomes = outcomes_now(study, ROOT / "results", ROOT, queue)
-        # Those that this system is too small for among them.
-        missing = sum(outcome.status == "missing" for outcome in outcomes.values())
-        if missing and not args.partial:
-            print(
-                f"{missing} of {len(outcomes)} cells of {study.name} have no record yet; "
-                f"--partial writes what there is",
-                file=sys.stderr,
-            )
-            return 1
-        folder = write_study_outputs(study, load_paper(study.paper), ROOT, queue)
+        study = load_study(args.study, args.system or configured_system(root), root)
+        folder = write_present_outputs(study, load_paper(study.paper), root, args.partial)
+    except CellsMissing as error:
+        print(error, file=sys.stderr)
+        return 1
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
-    print(f"written to {folder.relative_to(ROOT)}")
+    print(f"written to {folder.relative_to(root)}")
     return 0
 
 

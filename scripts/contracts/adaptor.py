@@ -23,11 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol
 
 from contracts.cell import Cell
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # What a framework may report of its own speed: sequences per second over all devices; 1e12 FLOP/s per device.
 REPORTED = ("samples_per_s", "tflops_per_gpu")

@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from contracts.project_files import shipped
 from corpus.gpt2 import tokenizer_name
 from corpus.shards import check_shards
 
 BUNDLED = "bundled"
-BUNDLED_FOLDER = Path("corpora") / "bundled"
+BUNDLED_FOLDER = "corpora/bundled"
 TRAIN = "train"
 SPLITS = (TRAIN, "validation", "test")
 SPLIT_OF_WORD = {"train": TRAIN, "validation": "validation", "valid": "validation", "val": "validation",
@@ -167,7 +168,7 @@ def _absolute(path: str, root: Path) -> Path:
 
 
 def _resolve_bundled(root: Path) -> Corpus:
-    folder = root / BUNDLED_FOLDER
+    folder = shipped(root, BUNDLED_FOLDER)
     files = {split: (folder / f"{split}.txt",) for split in SPLITS}
     digest = hashlib.sha256()
     for split, (path,) in files.items():

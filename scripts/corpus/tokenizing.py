@@ -19,6 +19,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -53,6 +54,14 @@ class CannotTokenize(ValueError):
     def __init__(self, message: str, offset_bytes: int) -> None:
         super().__init__(message)
         self.offset_bytes = offset_bytes
+
+
+def tokenize_and_tell(corpus: Corpus, split: str, output: Path, num_processes: int) -> str:
+    """Tokenize as `tokenize_corpus` does, with a progress bar, and return what a person is told of it."""
+    started_s = time.monotonic()
+    info = tokenize_corpus(corpus, split, output, num_processes, show_progress=True)
+    size = f"{info.text_bytes:,} bytes, {info.num_tokens:,} tokens"
+    return f"{corpus.name} {info.split}: {size} in {time.monotonic() - started_s:.1f} s -> {output}"
 
 
 def tokenize_corpus(

@@ -24,7 +24,7 @@ FLOORS = (
     ("reporting",),
     ("papers",),
     # What only entry points, Snakemake and its plugins use.
-    ("terminal", "describing", "installation", "documentation", "snakemake_logger_plugin_cells"),
+    ("terminal", "describing", "installation", "documentation", "snakemake_logger_plugin_cells", "workflow_support"),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 ENTRY_POINTS = len(FLOORS)

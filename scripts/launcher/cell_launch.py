@@ -17,6 +17,7 @@ from typing import Any
 from contracts.atomic import write_json
 from contracts.cell import Cell, identity_hash
 from contracts.placement import host_name
+from contracts.project_files import CODE
 from launcher import verdicts as results
 from launcher.host_lock import host_lock
 from launcher.interpreter import training_command
@@ -38,15 +39,14 @@ from workloads.exchange import Exchange
 from workloads.lookup import cell_from_identity, load_workload
 from workloads.rendezvous import LOOPBACK
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 @dataclass(frozen=True)
 class Order:
     """What is to be run, and where its files go: the command line of launch.py, under the same names.
 
     cell: the identity as JSON. tokens: what the workload reads, if anything. silent: the caller tells what the record
-    or failure.json says. code_digests: for a framework, the digests of the code that measures its cells.
+    or failure.json says. root: the project (contracts/project_files.py). code_digests: for a framework, the digests of
+    the code that measures its cells.
     """
 
     system: str
@@ -59,6 +59,7 @@ class Order:
     log: Path
     time_limit_s: float
     silent: bool
+    root: Path
     code_digests: Callable[[str], Mapping[str, str]]
 
 
@@ -91,16 +92,18 @@ def run_order(order: Order) -> int:
 def launch_cell(order: Order, stop: StopRequest) -> int:
     identity = json.loads(order.cell)
     cell_id = identity_hash(identity)
-    check_config({"cell_id": cell_id, "model_name": order.model_name, "identity": identity}, "cell", ROOT, "--cell")
+    check_config(
+        {"cell_id": cell_id, "model_name": order.model_name, "identity": identity}, "cell", order.root, "--cell"
+    )
     cell = cell_from_identity(identity, order.model_name)
-    system = load_system(order.system, ROOT, order.system_file)
+    system = load_system(order.system, order.root, order.system_file)
     check_place(cell, system)
     inputs = load_workload(cell.workload).record_facts(cell, order.tokens)
 
     order.log.parent.mkdir(parents=True, exist_ok=True)
     write_json(
         order.record.parent.parent / "cell.json",
-        {"cell_id": cell_id, "model_name": order.model_name, "identity": identity},
+        stands_for,
     )
     # Slurm keeps its jobs apart by itself.
     alone = nullcontext() if system.slurm else host_lock(_tell, lambda: stop.reason() is None)
@@ -130,7 +133,7 @@ def launch_cell(order: Order, stop: StopRequest) -> int:
         **facts,
         **inputs,
     }
-    check_config(record, "record", ROOT, "record")
+    check_config(record, "record", order.root, "record")
     write_record(order.record, record)
     (order.record.parent / results.FAILURE_FILE).unlink(missing_ok=True)
     if not order.silent:
@@ -162,7 +165,7 @@ def run_cell(
     """Start the ranks on all nodes and judge their end; returns the record's facts beside the verdict."""
     started_at = results.now()
     results.clear_former_launch(order.record.parent, current_job_id())
-    commit, dirty = results.git_state(ROOT)
+    commit, dirty = results.git_state(CODE)
     digests = order.code_digests(cell.framework)
     # A network file system keeps what a process of another node still holds: no reason to lose what was measured.
     with tempfile.TemporaryDirectory(
@@ -184,13 +187,13 @@ def run_cell(
         if dropped := dropped_settings(given, in_slurm=job.in_slurm):
             log.note(dropped)
         others = OtherJobs(system)
-        starter, lacking = starter_of(job, cell, system)
+        starter, lacking = starter_of(order, job, cell, system)
         if lacking:
             reports = [silent_part(job, 0, host_name(), 0.0)]
             verdict = results.Verdict("not_available", lacking)
         else:
             if starter:
-                ending, reports, out_of_memory = run_step(exchange, job, starter, ROOT / "scripts", limits, log)
+                ending, reports, out_of_memory = run_step(exchange, job, starter, CODE / "scripts", limits, log)
             else:
                 report = run_part(job, 0, limits, log)
                 ending, reports, out_of_memory = report.ending, [report], False
@@ -223,13 +226,13 @@ def run_cell(
 def launch_plan(order: Order, cell: Cell, system: System, exchange: Exchange) -> LaunchPlan:
     """What every node is told. The launcher runs on the first node, so the ranks meet at its address."""
     adaptor = load_adaptor(cell.framework)
-    script = [str(ROOT / "scripts" / "train.py"), "--exchange", str(exchange.folder.resolve())]
+    script = [str(CODE / "scripts" / "train.py"), "--exchange", str(exchange.folder.resolve())]
     if order.tokens:
         script += ["--tokens", str(order.tokens.resolve())]
     if system.memory_limit_gib:
         script += ["--memory-limit-gib", str(system.memory_limit_gib)]
     return LaunchPlan(
-        command=training_command(system, adaptor.FRAMEWORK.environment, script, ROOT),
+        command=training_command(system, adaptor.FRAMEWORK.environment, script, order.root),
         num_gpus=cell.num_gpus,
         num_nodes=cell.num_nodes,
         master_address=node_address(LOOPBACK) if system.slurm else LOOPBACK,
@@ -246,14 +249,14 @@ def launch_plan(order: Order, cell: Cell, system: System, exchange: Exchange) ->
     )
 
 
-def starter_of(job: LaunchPlan, cell: Cell, system: System) -> tuple[Starter | None, str]:
+def starter_of(order: Order, job: LaunchPlan, cell: Cell, system: System) -> tuple[Starter | None, str]:
     """What starts the ranks, None where this process does so itself; or in words what is lacking for it."""
     if system.slurm:
         return srun(job, job_nodes(current_job_id()), system.slurm.mpi), ""
     if not job.mpi:
         return None, ""
     environment = load_adaptor(cell.framework).FRAMEWORK.environment
-    path = find_mpiexec(system, environment, ROOT)
+    path = find_mpiexec(system, environment, order.root)
     if path is None:
         return None, (
             f"{cell.framework} runs under MPI, and there is no mpiexec beside the Python of the environment "

@@ -14,6 +14,7 @@ from typing import Any
 from contracts.adaptor import Framework
 from contracts.cell import identity_hash
 from contracts.errors import ConfigError, nearest, shown_value
+from contracts.project_files import shipped
 from contracts.shown_as import ShownAs, mistake_in, with_styles
 from models.architectures import architecture_names
 from settings.requirements import check_pinned
@@ -127,7 +128,7 @@ def environment_identity(name: str, root: Path) -> dict[str, object]:
 
     Raises ConfigError where a file is missing or leaves a version open.
     """
-    path = root / "envs" / f"{name}.txt"
+    path = shipped(root, f"envs/{name}.txt")
     if not path.is_file():
         raise ConfigError(f"envs/{name}.txt is missing: a framework declares it as its environment")
     check_pinned(path, root)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from contracts.adaptor import Framework
 from contracts.cell import Layout, counted, unit_of
 from contracts.errors import ConfigError, nearest, one_line, shown_value
 from contracts.model import Model
+from contracts.project_files import shipped_names
 from corpus.sources import resolve_corpus
 from models.architectures import model_of
 from planning import checks
@@ -55,15 +55,6 @@ def unusable_studies(root: Path, taken: Collection[str]) -> dict[str, str]:
     return unusable
 
 
-def misspelt_studies(words: Iterable[str], names: Sequence[str]) -> list[str]:
-    """A hint for every word that is no study and close to one's name; Snakemake only says that no rule makes it."""
-    return [
-        f"there is no study {word!r}{nearest(word, names)}"
-        for word in words
-        if word not in names and not Path(word).exists() and difflib.get_close_matches(word, names, n=1, cutoff=0.7)
-    ]
-
-
 def load_system(name: str, root: Path, kept: Path | None = None) -> System:
     """Return a system as its file describes it, or as `kept` does, the file as it was when a job was submitted."""
     if not NAME.fullmatch(name):
@@ -78,7 +69,7 @@ def load_system(name: str, root: Path, kept: Path | None = None) -> System:
             f"{', '.join(_examples(root))} in config/systems/ and edit it (docs/cluster.md has the steps)"
         )
     config = read_config(kept or path, "system", root)
-    environments = sorted(file.stem for file in (root / "envs").glob("*.txt"))
+    environments = shipped_names(root, "envs/*.txt")
     for environment in config["environments"]:
         if environment not in environments:
             raise ConfigError(
@@ -93,6 +84,11 @@ def load_system(name: str, root: Path, kept: Path | None = None) -> System:
 
 def _examples(root: Path) -> list[str]:
     return sorted(path.name for path in (root / "config" / "systems").glob("example-*.yaml"))
+
+
+def configured_system(root: Path) -> str:
+    """Return the system that config/config.yaml names."""
+    return str(read_config(root / "config" / "config.yaml", "config", root)["system"])
 
 
 def load_hardware(root: Path) -> dict[str, Any]:

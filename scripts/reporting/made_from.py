@@ -18,6 +18,7 @@ from contracts.atomic import write_json
 from contracts.cell import identity_hash
 from contracts.outcomes import KINDS_THAT_STAY, Outcome
 from contracts.placement import host_name
+from contracts.project_files import shipped
 from planning.plan import Study, record_path, study_folder
 from records.code_digests import AROUND_THE_LOOP, combined_digest
 
@@ -34,17 +35,17 @@ def made_from_path(study_folder: Path, kind: str, name: str = "") -> Path:
 
 def measurements_digests(study: Study, root: Path) -> dict[str, str]:
     """Return what measurements.csv of the study depends on: files by their path, the rest in words."""
-    folder = root / "config"
     files = (
-        folder / "studies" / f"{study.name}.yaml",
-        folder / "systems" / f"{study.system.name}.yaml",
-        folder / "models.yaml",
-        folder / "hardware.yaml",
-        root / "workflow" / "schemas" / "record.schema.yaml",
+        f"config/studies/{study.name}.yaml",
+        f"config/systems/{study.system.name}.yaml",
+        "config/models.yaml",
+        "config/hardware.yaml",
     )
+    schema = "workflow/schemas/record.schema.yaml"
     adaptors = tuple(f"frameworks/{name}.py" for name in study.frameworks)
     return {
-        **{path.relative_to(root).as_posix(): file_digest(path) for path in files},
+        **{path: file_digest(root / path) for path in files},
+        schema: file_digest(shipped(root, schema)),
         "its cells": _cells_digest(study),
         "records": records_digest(study, root / "results"),
         # Of the adaptors and the loop too: rows measured by other code than today's are marked.
@@ -111,7 +112,7 @@ def drawn_changes(study: Study, kind: str, name: str, root: Path) -> list[str]:
 
 def reference_path(study: Study, root: Path) -> Path | None:
     """Return the file of published numbers that a study names, if it names one."""
-    return root / "reference" / f"{study.reference}.csv" if study.reference else None
+    return shipped(root, f"reference/{study.reference}.csv") if study.reference else None
 
 
 def measurements_changes(study: Study, root: Path) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from launcher.slurm.job_endings import NOTHING_KNOWN, Key
-from launcher.slurm.queue import Queue
+from launcher.slurm.queue import Queue, look_at_queue
 from launcher.verdicts import Failure
 from metrics.columns import write_measurements
 from metrics.rows import measurement_rows
@@ -28,6 +28,10 @@ from reporting.made_from import (
     reference_path,
 )
 from reporting.table_files import write_table
+
+
+class CellsMissing(Exception):
+    """Cells of a study have no record, and outputs without them were not asked for."""
 
 
 def write_study_outputs(
@@ -59,6 +63,21 @@ def write_study_outputs(
             write(path, functions[name], name, reference, folder / f"{kind}s")
             note_made_from(made_from_path(folder, kind, name), drawn_from)
     return folder
+
+
+def write_present_outputs(study: Study, paper: ModuleType, root: Path, partial: bool) -> Path:
+    """Write the outputs of a study as `write_study_outputs` does; with cells missing only where `partial` says so.
+
+    Cells that this system is too small for are missing too. Raises CellsMissing.
+    """
+    queue = look_at_queue(study.system)
+    outcomes = outcomes_now(study, root / "results", root, queue)
+    missing = sum(outcome.status == "missing" for outcome in outcomes.values())
+    if missing and not partial:
+        raise CellsMissing(
+            f"{missing} of {len(outcomes)} cells of {study.name} have no record yet; --partial writes what there is"
+        )
+    return write_study_outputs(study, paper, root, queue)
 
 
 def missing_cells(study: Study, outcomes: Outcomes) -> dict[tuple[str, int], str]:

@@ -13,6 +13,7 @@ import jsonschema
 import yaml
 
 from contracts.errors import ConfigError, nearest, shown_value
+from contracts.project_files import shipped
 from settings.strict_yaml import MarkedError, parse_yaml
 
 LONGEST_KEY = 100
@@ -60,7 +61,7 @@ def check_config(data: Any, schema: str, root: Path, shown: str) -> dict[str, An
 
 def load_schema(schema: str, root: Path) -> dict[str, Any]:
     """Return the rules of `workflow/schemas/<schema>.schema.yaml`."""
-    path = root / "workflow" / "schemas" / f"{schema}.schema.yaml"
+    path = shipped(root, f"workflow/schemas/{schema}.schema.yaml")
     return _parsed_schema(path, path.stat().st_mtime_ns)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from logging import WARNING, Logger, LogRecord
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 if str(Path(__file__).resolve().parents[1]) not in sys.path:  # found by its name before the workflow is read
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from terminal.misspelt import study_hint
 from terminal.progress import Progress
 from terminal.screen import Screen
 from terminal.snakemake_words import OURS, Situation, is_needed, is_shown
@@ -39,15 +41,18 @@ TICK_S = 1.0
 SILENCE_S, MOST_SILENCE_S = 30.0, 600.0
 
 
-def take_over(logger: Logger, settings: OutputSettings) -> bool:
+def take_over(logger: Logger, settings: OutputSettings, studies: Sequence[str] = ()) -> bool:
     """Put the plugin in the place of Snakemake's own lines on the terminal, and return whether it tells of cells.
 
-    Where the call has named a plugin that writes there, that one stays.
+    Where the call has named a plugin that writes there, that one stays. studies: their names, for a hint where a target
+    is misspelt.
     """
     for handler in logger.handlers:
         if handler.name == SNAKEMAKES_OWN:
             logger.removeHandler(handler)
-            logger.addHandler(LogHandler(settings, None))
+            ours = LogHandler(settings, None)
+            ours.studies = studies
+            logger.addHandler(ours)
             return True
     return NAME in settings.log_handler_settings
 
@@ -69,6 +74,7 @@ class LogHandler(LogHandlerBase):
                 settings.quiet, settings.debug_dag, settings.verbose, settings.dryrun, settings.printshellcmds
             ),
         )
+        self.studies: Sequence[str] = ()
         self._stats_shown = 0
         self._last_line_s = time.monotonic()
         self._silence_s = SILENCE_S
@@ -119,6 +125,9 @@ class LogHandler(LogHandlerBase):
             progress.announce(record.getMessage(), values[OURS.cells])
         elif is_needed(record):
             return [] if self.common_settings.verbose else [record.getMessage()]
+        elif event is LogEvent.ERROR:
+            hint = study_hint(record.getMessage(), self.studies)
+            return [hint] if hint else []
         elif self.common_settings.dryrun:
             pass
         elif event is LogEvent.RUN_INFO:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import await_jobs
+from launcher.slurm import awaiting
 from launcher.slurm.asking import QueueError
 from launcher.slurm.queue import SlurmJob
 from launcher.verdicts import Failure, clear_former_launch, write_failure
@@ -38,9 +38,9 @@ def wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[
                 raise answer
             return answer
 
-        monkeypatch.setattr(await_jobs, "own_jobs", own_jobs)
-        monkeypatch.setattr(await_jobs, "find_job", lambda job_id: None)
-        failed = await_jobs.await_jobs(records, 10.0, 10.0, lambda seconds: asleep())
+        monkeypatch.setattr(awaiting, "own_jobs", own_jobs)
+        monkeypatch.setattr(awaiting, "find_job", lambda job_id: None)
+        failed = awaiting.await_jobs(records, 10.0, 10.0, lambda seconds: asleep())
         assert not left
         return failed
 

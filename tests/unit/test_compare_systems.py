@@ -13,7 +13,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from compare_systems import write_comparison
 from contracts.cell import Layout
 from contracts.outcomes import Outcome
 from factories import (
@@ -35,6 +34,7 @@ from project_copy import copy_project_files
 from reporting.latex_tables import to_latex
 from reporting.rendering import to_markdown
 from reporting.systems_comparison import systems_comparison
+from reporting.systems_files import write_comparison
 from workloads.training.training_cell import TrainingCell
 
 V100 = {"device": "cuda", "device_name": "Tesla V100-SXM2-16GB"}

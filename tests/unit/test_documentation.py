@@ -220,7 +220,8 @@ def test_commands_of_a_page_name_real_studies_and_options(page: str) -> None:
     for words in re.findall(r"\./run((?: [^`\s#]+)*)", text):
         targets = re.sub(r"(--config|--configfile|--profile) \S+", "", words).split()
         assert all(word == "-n" or word in known or word == "<study>" for word in targets), words
-    status = (ROOT / "scripts/status.py").read_text() + (ROOT / "scripts/write_outputs.py").read_text()
+    files = ("status.py", "reporting/forgetting.py", "write_outputs.py")
+    status = "".join((ROOT / "scripts" / file).read_text() for file in files)
     for option in re.findall(r"(?:status|make_report)\.py[^`\n]*?(--[\w-]+)", text):
         assert f'"{option}"' in status, option
     assert not (set(re.findall(r"\./test (--[\w-]+)", text)) - {"--quick", "--long"})

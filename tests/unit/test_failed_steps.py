@@ -16,7 +16,7 @@ from launcher.verdicts import Failure, log_tail, now, read_failure, write_failur
 from planning.plan import Study, record_path
 from records.code_digests import SCRIPTS
 from records.reader import read_outcomes
-from status import state_of
+from reporting.status_table import state_of
 from studies import comparison, expand, study_config
 
 # As Snakemake 9.27 and its Slurm plugin 2.8 write it, shortened.

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import recomputed_study
-from compare_systems import write_comparison
 from papers import find_table
 from recomputation import Numbers, num_parameters
 from recomputed_study import Measured
 from recomputed_tables import measurements, parity_table, scaling_table, systems_table
+from reporting.systems_files import write_comparison
 from reporting.table_files import write_table
 
 REFERENCE = Path(__file__).parents[2] / "reference" / "axonn_2021.csv"

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from installation.bytecode import remove_damaged
 from installation.pip_words import pip_failure_words
 from installation.wholeness import damaged_packages
-from whole_bytecode import remove_damaged
 
 ROOT = Path(__file__).resolve().parents[2]
 DOUBLE = """#!/usr/bin/env bash
@@ -365,7 +365,7 @@ def test_programs_that_people_call_recover_from_cut_bytecode(tmp_path: Path) -> 
             path.write_bytes(path.read_bytes()[:100])
     for name in ("write_outputs.py", "compare_systems.py"):
         text = (ROOT / "scripts" / name).read_text()
-        assert text.index("import whole_bytecode") < text.index("from planning")
+        assert text.index("import whole_bytecode") < text.index("from contracts")
 
 
 def test_run_removes_cut_bytecode(checkout: Checkout) -> None:

@@ -15,8 +15,8 @@ from launcher.verdicts import Failure, clear_former_launch, now, write_failure
 from planning.plan import Study, record_path
 from records.reader import read_outcomes
 from records.standing import outcomes_now
+from reporting.status_table import state_of
 from settings.systems import SlurmSite
-from status import state_of
 from studies import comparison, expand, study_config
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-import status
 from contracts.errors import ConfigError
 from factories import make_record
 from planning.plan import Study, record_path
 from records.reader import read_outcomes
 from records.setting_aside import forget
-from status import Wanted
+from reporting.forgetting import Wanted, forget_parser, wanted_from
+from reporting.status_report import show_status
 from studies import comparison, expand, study_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,14 +83,13 @@ def test_a_cell_or_framework_of_another_study_is_refused(study: Study) -> None:
         Wanted(cells=("zz",)).check(study)
 
 
-def test_nothing_to_say_which_records_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        status.run_forget(["demo"])
-    assert "--busy-host, --cell, --framework" in capsys.readouterr().err
+def test_nothing_to_say_which_records_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--busy-host, --cell, --framework"):
+        wanted_from(forget_parser().parse_args(["demo"]))
 
 
 def test_every_study_is_read_and_a_broken_one_takes_no_other_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("envs", "workflow", "corpora", "reference"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -101,8 +100,7 @@ def test_every_study_is_read_and_a_broken_one_takes_no_other_with_it(
         text = (ROOT / "config/studies/demo.yaml").read_text()
         (tmp_path / f"config/studies/{name}.yaml").write_text(text)
     (tmp_path / "config/studies/broken.yaml").write_text("title: [")
-    monkeypatch.setattr(status, "ROOT", tmp_path)
-    assert status.run_show(["--system", "local"]) == 0
+    show_status([], "local", tmp_path, None, sys.stdout)
     shown = capsys.readouterr()
     assert [line.partition(" ")[0] for line in shown.out.splitlines()] == ["first", "second"]
     (told,) = shown.err.splitlines()

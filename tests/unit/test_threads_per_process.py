@@ -12,9 +12,9 @@ import settings.systems
 from contracts.errors import ConfigError
 from planning.plan_lines import missing_lines
 from planning.studies import load_models
+from reporting.status_table import summary
 from settings.config import check_config
 from settings.systems import System, system_from_config
-from status import summary
 from studies import ROOT, cpu_system, expand, study_config
 from workloads.training.training_cell import TrainingCell, cell_from_identity
 

@@ -14,6 +14,8 @@ SMALLEST = {
     "launch": ("workflow.py", "--only", "launch", "--launches", "1"),
     "trivial": ("workflow.py", "--only", "trivial", "--cells", "40"),
     "planning": ("workflow.py", "--only", "planning", "--planned", "60"),
+    "starts": ("starts.py", "--only", "runs", "--turns", "1"),
+    "imports": ("starts.py", "--only", "imports", "--turns", "1"),
     "train_loop": ("train_loop.py", "--repeats", "1", "--precision", "fp32", "--model", "tiny"),
     "records_to_tables": ("records_to_tables.py", "--records", "120"),
     "process_scaling": ("process_scaling.py", "--turns", "1"),

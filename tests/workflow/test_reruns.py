@@ -95,7 +95,7 @@ def test_a_lost_token_file_beside_its_json_keeps_no_missing_cell_from_running(pr
 
 def test_plain_snakemake_is_as_careful(project: Project) -> None:
     """Without a profile, Snakemake's own default would retrain after an edit of a rule."""
-    project.edit("workflow/rules/train.smk", "exec python scripts/launch.py", "exec  python scripts/launch.py")
+    project.edit("workflow/rules/train.smk", "exec python {SCRIPTS}", "exec  python {SCRIPTS}")
     command = [word for word in project.command("--cores", "2", "--dry-run", "tiny") if "profile" not in word]
     run = project.finish(command, 120)
     assert run.returncode == 0, run.output
@@ -185,7 +185,7 @@ def test_another_label_of_the_same_text_trains_nothing(fresh_project: Project) -
 
 def test_an_edited_training_rule_trains_nothing(project: Project) -> None:
     rule = "workflow/rules/train.smk"
-    project.edit(rule, 'tokens=lambda wildcards: cell_value(wildcards, "tokens"),', 'tokens="elsewhere", more=1,')
+    project.edit(rule, 'tokens=lambda wildcards: call.cell_value(wildcards, "tokens"),', 'tokens="elsewhere", more=1,')
     before = {path: path.read_bytes() for path in project.records()}
     run = project.snakemake("tiny")
     assert run.jobs("train_cell") == 0, run.output

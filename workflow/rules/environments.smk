@@ -6,8 +6,8 @@
 
 rule make_venv:
     input:
-        requirements=ancient("envs/{environment}.txt"),
-        changes=lambda wildcards: changes_of_interpreter(wildcards.environment, "venv"),
+        requirements=lambda wildcards: environments.file(f"{wildcards.environment}.txt"),
+        changes=lambda wildcards: environments.changes(wildcards.environment, "venv"),
     output:
         "environments/venv-{environment}.txt",
     log:
@@ -16,25 +16,26 @@ rule make_venv:
     conda:
         "../../envs/workflow.yaml"
     params:
-        folder=lambda wildcards: venv_folder(wildcards.environment),
+        folder=lambda wildcards: environments.folder(wildcards.environment),
     shell:
-        "exec python scripts/make_venv.py --requirements {input.requirements:q} --folder {params.folder:q}"
+        f"exec python {SCRIPTS}/make_venv.py"
+        " --requirements {input.requirements:q} --folder {params.folder:q}"
         " --output {output:q} 2> >(tee {log:q} >&2)"
 
 
 # Snakemake makes it (--sdm conda); what is left is to note where.
 rule locate_conda_environment:
     input:
-        requirements=ancient("envs/{environment}.yaml"),
-        changes=lambda wildcards: changes_of_interpreter(wildcards.environment, "conda"),
+        requirements=lambda wildcards: environments.file(f"{wildcards.environment}.yaml"),
+        changes=lambda wildcards: environments.changes(wildcards.environment, "conda"),
     output:
         "environments/conda-{environment}.txt",
     log:
         "environments/conda-{environment}.log",
     localrule: True
     conda:
-        lambda wildcards: f"../../envs/{wildcards.environment}.yaml"
+        lambda wildcards: shipped(call.root, f"envs/{wildcards.environment}.yaml")
     params:
-        requirements=lambda wildcards: file_digest(Path(f"envs/{wildcards.environment}.yaml")),
+        requirements=lambda wildcards: file_digest(shipped(call.root, f"envs/{wildcards.environment}.yaml")),
     shell:
-        "python scripts/note_interpreter.py --output {output:q} 2> >(tee {log:q} >&2)"
+        f"python {SCRIPTS}/note_interpreter.py" " --output {output:q} 2> >(tee {log:q} >&2)"

@@ -19,8 +19,8 @@ rule note_changes:
 
 rule collect_measurements:
     input:
-        missing_records=lambda wildcards: missing_records(wildcards.study, wildcards.system),
-        changes=changes_of_measurements,
+        missing_records=changes.measurements_missing,
+        changes=changes.of_measurements,
     output:
         measurements="results/{system}/{study}/measurements.csv",
     log:
@@ -29,17 +29,18 @@ rule collect_measurements:
     conda:
         "../../envs/workflow.yaml"
     params:
-        folder=study_folder_of,
+        folder=folder_of,
     shell:
-        "python scripts/collect.py --study {wildcards.study:q} --system {wildcards.system:q}"
+        f"python {SCRIPTS}/collect.py"
+        " --study {wildcards.study:q} --system {wildcards.system:q}"
         " --output {output.measurements:q} --made-from {params.folder:q}/made_from/measurements.json 2> >(tee {log:q} >&2)"
 
 
 rule make_table:
     input:
-        measurements=measurements_of,
-        reference=reference_of,
-        changes=changes_of("table"),
+        measurements=changes.measurements,
+        reference=changes.reference,
+        changes=changes.of("table", TABLE_SUFFIXES),
     output:
         multiext("results/{system}/{study}/tables/{table}", *TABLE_SUFFIXES),
     log:
@@ -48,20 +49,21 @@ rule make_table:
     conda:
         "../../envs/workflow.yaml"
     params:
-        paper=lambda wildcards: study_of(wildcards.study, wildcards.system).paper,
+        paper=lambda wildcards: call.study(wildcards.study, wildcards.system).paper,
         reference=lambda wildcards, input: ["--reference", input.reference] if input.reference else [],
-        folder=study_folder_of,
+        folder=folder_of,
     shell:
-        "python scripts/make_tables.py --measurements {input.measurements:q} --paper {params.paper:q}"
+        f"python {SCRIPTS}/make_tables.py"
+        " --measurements {input.measurements:q} --paper {params.paper:q}"
         " --table {wildcards.table:q} {params.reference:q} --output-dir {params.folder:q}/tables"
         " --made-from {params.folder:q}/made_from/table-{wildcards.table:q}.json 2> >(tee {log:q} >&2)"
 
 
 rule make_figure:
     input:
-        measurements=measurements_of,
-        reference=reference_of,
-        changes=changes_of("figure"),
+        measurements=changes.measurements,
+        reference=changes.reference,
+        changes=changes.of("figure", FIGURE_SUFFIXES),
     output:
         multiext("results/{system}/{study}/figures/{figure}", *FIGURE_SUFFIXES),
     log:
@@ -70,10 +72,11 @@ rule make_figure:
     conda:
         "../../envs/workflow.yaml"
     params:
-        paper=lambda wildcards: study_of(wildcards.study, wildcards.system).paper,
+        paper=lambda wildcards: call.study(wildcards.study, wildcards.system).paper,
         reference=lambda wildcards, input: ["--reference", input.reference] if input.reference else [],
-        folder=study_folder_of,
+        folder=folder_of,
     shell:
-        "python scripts/make_figures.py --measurements {input.measurements:q} --paper {params.paper:q}"
+        f"python {SCRIPTS}/make_figures.py"
+        " --measurements {input.measurements:q} --paper {params.paper:q}"
         " --figure {wildcards.figure:q} {params.reference:q} --output-dir {params.folder:q}/figures"
         " --made-from {params.folder:q}/made_from/figure-{wildcards.figure:q}.json 2> >(tee {log:q} >&2)"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from contracts.adaptor import Engine
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # Bumped by hand when what the loop measures changes; part of every cell's identity.
 LOOP_VERSION = 1

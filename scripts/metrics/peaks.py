@@ -14,9 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from matrix.errors import LONGEST_VALUE, shown_value
 from matrix.gpus import is_slice
 
 MEASURED = "measured"
+# A note names so many device kinds.
+DEVICES_SHOWN = 4
 # A process's own rate this far below the machine's peak is worth a word: on an idle machine the rates of like jobs lie
 # within 7 % of each other, so that twice as much is somebody else's doing.
 SHARED_HOST_SHARE = 0.15
@@ -96,7 +99,8 @@ def peak_of_record(hardware: Mapping[str, Any], device: str, ranks: Sequence[Map
         return Peak(peak, MEASURED)
     names = sorted({rank["device_name"] for rank in ranks})
     if len(names) != 1:
-        return Peak(None, note=f"peak unknown: ranks ran on {len(names)} device kinds ({', '.join(names)})")
+        shown = ", ".join(name[:LONGEST_VALUE] for name in names[:DEVICES_SHOWN])
+        return Peak(None, note=f"peak unknown: ranks ran on {len(names)} device kinds ({shown})")
     try:
         peak = peak_for_device(hardware, names[0])
     except ValueError as error:
@@ -139,6 +143,6 @@ def _unknown_device(name: str, names: Mapping[str, str]) -> str:
     near = [] if is_slice(name) else difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     hint = f" (if it is a {names[near[0]]}, add the name to that entry's driver_names)" if near else ""
     return (
-        f"config/hardware.yaml knows no device {name!r}{hint}: add an entry with "
+        f"config/hardware.yaml knows no device {shown_value(name)}{hint}: add an entry with "
         "peak_half_precision_flops_per_s (dense, not sparse, of what one process drives), driver_names and source"
     )

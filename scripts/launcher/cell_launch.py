@@ -92,9 +92,8 @@ def run_order(order: Order) -> int:
 def launch_cell(order: Order, stop: StopRequest) -> int:
     identity = json.loads(order.cell)
     cell_id = identity_hash(identity)
-    check_config(
-        {"cell_id": cell_id, "model_name": order.model_name, "identity": identity}, "cell", order.root, "--cell"
-    )
+    stands_for = {"cell_id": cell_id, "model_name": order.model_name, "identity": identity}
+    check_config(stands_for, "cell", order.root, "--cell")
     cell = cell_from_identity(identity, order.model_name)
     system = load_system(order.system, order.root, order.system_file)
     check_place(cell, system)

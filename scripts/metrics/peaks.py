@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contracts.errors import LONGEST_VALUE
 from settings.hardware import device_table, peak_for_device
 
 MEASURED = "measured"
+# A note names so many device kinds.
+DEVICES_SHOWN = 4
 # A process's own rate this far below the machine's peak is worth a word: on an idle machine the rates of like jobs lie
 # within 7 % of each other, so that twice as much is somebody else's doing.
 SHARED_HOST_SHARE = 0.15
@@ -63,7 +66,8 @@ def peak_of_record(hardware: Mapping[str, Any], device: str, ranks: Sequence[Map
         return Peak(peak, MEASURED)
     names = sorted({rank["device_name"] for rank in ranks})
     if len(names) != 1:
-        return Peak(None, note=f"peak unknown: ranks ran on {len(names)} device kinds ({', '.join(names)})")
+        shown = ", ".join(name[:LONGEST_VALUE] for name in names[:DEVICES_SHOWN])
+        return Peak(None, note=f"peak unknown: ranks ran on {len(names)} device kinds ({shown})")
     try:
         peak = peak_for_device(hardware, names[0])
     except ValueError as error:

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from contracts.cell import Cell
+from contracts.errors import LONGEST_VALUE, shown_value
 from contracts.placement import ranks_by_node
 from corpus.verify import TRAINING_SPLIT
 
 # Statuses under which every rank ran to its end.
 COMPLETE = ("ok", "nan")
+# A message names so many hosts; a cell may have ninety-six.
+HOSTS_SHOWN = 4
 
 
 def measured_elsewhere(record: Mapping[str, Any], cell: Cell, system: str) -> str | None:
@@ -21,7 +24,9 @@ def measured_elsewhere(record: Mapping[str, Any], cell: Cell, system: str) -> st
     """
     facts = (("system", record["launch"]["system"], system), ("model", record["model_name"], cell.model.name))
     wrong = [
-        f"{what} {found!r}, and it lies among those of {wanted!r}" for what, found, wanted in facts if found != wanted
+        f"{what} {shown_value(found)}, and it lies among those of {shown_value(wanted)}"
+        for what, found, wanted in facts
+        if found != wanted
     ]
     if not wrong:
         return None
@@ -47,7 +52,7 @@ def misplacements(record: Mapping[str, Any], cell: Cell) -> Iterator[str]:
     )
     for what, found, wanted in facts:
         if found is not None and wanted is not None and found != wanted:
-            yield f"its {what} is {found!r}, and this cell's is {wanted!r}"
+            yield f"its {what} is {shown_value(found)}, and this cell's is {shown_value(wanted)}"
     yield from _ranks(record, cell)
 
 
@@ -76,4 +81,6 @@ def _ranks(record: Mapping[str, Any], cell: Cell) -> Iterator[str]:
 
 
 def _listed(hosts: set[str]) -> str:
-    return ", ".join(sorted(hosts)) or "no host"
+    names = sorted(hosts)
+    more = f" and {len(names) - HOSTS_SHOWN} more" if len(names) > HOSTS_SHOWN else ""
+    return f"{', '.join(name[:LONGEST_VALUE] for name in names[:HOSTS_SHOWN])}{more}" or "no host"

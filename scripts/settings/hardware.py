@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from contracts.errors import shown_value
 from settings.gpus import is_slice
 
 
@@ -46,6 +47,6 @@ def _unknown_device(name: str, names: Mapping[str, str]) -> str:
     near = [] if is_slice(name) else difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     hint = f" (if it is a {names[near[0]]}, add the name to that entry's driver_names)" if near else ""
     return (
-        f"config/hardware.yaml knows no device {name!r}{hint}: add an entry with "
+        f"config/hardware.yaml knows no device {shown_value(name)}{hint}: add an entry with "
         "peak_half_precision_flops_per_s (dense, not sparse, of what one process drives), driver_names and source"
     )

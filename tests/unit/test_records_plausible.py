@@ -171,6 +171,30 @@ def test_what_may_have_been_renamed_stays_and_does_not_count(change: Change, wor
     assert words in outcome.reason and "give the renamed its old name again" in outcome.reason
 
 
+LONG = "long " * 2000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        set_launch(system=LONG),
+        lambda record: record.update(model_name=LONG),
+        lambda record: record.update(framework=LONG),
+        set_tokens(source=LONG),
+        set_tokens(split=LONG),
+        set_launch(hosts=[LONG]),
+        lambda record: [rank.update(host=f"{rank['rank']} {LONG}") for rank in record["ranks"]],
+        lambda record: record["settings"].update({LONG: "\ud800"}),
+    ],
+)
+def test_a_reason_shows_no_more_of_a_record_than_a_line_holds(change: Change, tmp_path: Path) -> None:
+    """Reasons stand in tables, on the terminal and in notes."""
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(record_of(change=change)))
+    outcome = read_outcome(planned(CELL), path, "local")
+    assert outcome.status == "missing" and 10 < len(outcome.reason) < 1000
+
+
 def test_a_number_beyond_floats_is_refused_while_it_is_parsed(tmp_path: Path) -> None:
     """Python reads 1e999 as infinity; a size of the file that is no number at all must not be taken for one."""
     path = tmp_path / "record.json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import io
+import json
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -27,6 +28,9 @@ NOT_MEASURING = (
     *("contracts/outcomes.py", "contracts/shown_as.py", "contracts/storage.py", "contracts/__init__.py", "planning/"),
     *("settings/", "workloads/rendezvous.py", "workloads/process_facts.py", "workloads/thread_limits.py"),
 )
+# Code of before that was moved to other files, or divided among them, and measures the same: `digests` by path, as
+# records hold them, and by framework the state of today's code (`state_digest`) that they measure like.
+CODE_BEFORE = "records/code_before.json"
 # What an adaptor answers to the planner and to tables and figures, in the process that plans.
 PLANNING_FUNCTIONS = ("shown_as", "stored_state", "unsupported_reason")
 
@@ -62,13 +66,29 @@ def code_digests(framework: str, scripts: Path = SCRIPTS) -> dict[str, str]:
 
 def accepted_digests(framework: str, scripts: Path = SCRIPTS) -> dict[str, frozenset[str]]:
     """Return the digests under which a record may hold today's code, by path: of the code, and of the whole file, which
-    is what records held at first.
+    is what records held at first. Code of before that measures the same counts as today's (see CODE_BEFORE).
     """
     accepted = {}
     for name in measuring_files(framework, scripts):
         content = (scripts / name).read_bytes()
         accepted[f"scripts/{name}"] = frozenset({_code_digest(content), hashlib.sha256(content).hexdigest()})
+    for path, digests in _digests_before(framework, scripts).items():
+        accepted[path] = accepted.get(path, frozenset()) | digests
     return accepted
+
+
+def state_digest(framework: str, scripts: Path = SCRIPTS) -> str:
+    """Return one digest of all the code that measures cells of a framework, names of files included."""
+    return hashlib.sha256(json.dumps(code_digests(framework, scripts), sort_keys=True).encode()).hexdigest()
+
+
+def _digests_before(framework: str, scripts: Path) -> dict[str, frozenset[str]]:
+    """Return the digests of CODE_BEFORE by path: as they are while the framework's code is what they were found to
+    measure the same as, and none of them, for any path, once that has changed.
+    """
+    before = json.loads((scripts / CODE_BEFORE).read_text(encoding="utf-8"))
+    is_alike = before["measures_like"].get(framework) == state_digest(framework, scripts)
+    return {path: frozenset(digests if is_alike else ()) for path, digests in before["digests"].items()}
 
 
 def differs(recorded: Mapping[str, str], accepted: Mapping[str, frozenset[str]]) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 from contracts.atomic import write_json
 from contracts.cell import Cell, identity_hash
+from contracts.outcomes import EndKind
 from contracts.placement import host_name
 from contracts.project_files import CODE
 from launcher import verdicts as results
@@ -72,20 +73,24 @@ def run_order(order: Order) -> int:
     try:
         return launch_cell(order, stop)
     except ValueError as error:
-        _fail(order, "refused", str(error))
+        _fail(order, EndKind.REFUSED, str(error))
         return 2
     except InterruptedError as error:
-        _fail(order, "interrupted", str(error))
+        _fail(order, EndKind.INTERRUPTED, str(error))
         return 1
     except OSError as error:
-        kind = "disk_full" if error.errno in results.DISK_FULL else "crash"
+        kind = EndKind.DISK_FULL if error.errno in results.DISK_FULL else EndKind.CRASH
         where = f" ({error.filename})" if error.filename else ""
-        hint = "; make room and run again" if kind == "disk_full" else ""
+        hint = "; make room and run again" if kind == EndKind.DISK_FULL else ""
         _fail(order, kind, f"{error.strerror or error}{where}{hint}")
         return 1
     except Exception as error:
         traceback.print_exc()
-        _fail(order, "crash", f"the launcher itself failed, which is a fault of ours: {type(error).__name__}: {error}")
+        _fail(
+            order,
+            EndKind.CRASH,
+            f"the launcher itself failed, which is a fault of ours: {type(error).__name__}: {error}",
+        )
         return 1
 
 
@@ -286,7 +291,7 @@ def _fail(
 
     The note must not fail for the reason the cell failed.
     """
-    if not last_lines and kind != "refused":  # a refused cell's log is a former try's
+    if not last_lines and kind != EndKind.REFUSED:  # a refused cell's log is a former try's
         last_lines = results.log_tail(order.log, rank)
     failure = with_slurms_account(
         results.Failure(kind, reason, rank, last_lines, results.now(), host_name(), current_job_id())

@@ -15,6 +15,7 @@ from typing import Any
 
 from contracts.cores import available_cores
 from contracts.inherited import rank_environment
+from contracts.outcomes import EndKind
 from contracts.placement import NODE_VARIABLE, Part, host_name, parts
 from launcher.host_load import host_memory_kills, read_host_clock, spent_s
 from launcher.login_shell import without_shell_settings
@@ -105,13 +106,13 @@ def run_part(job: LaunchPlan, index: int, limits: Limits, log: LogWriter) -> Par
     before = read_host_clock()
     lacking = missing_gpus(part.local_size, os.environ) if job.gpus_visible else ""
     if lacking:
-        ending = Ending("gpu_missing", f"node {host} {lacking}")
+        ending = Ending(EndKind.GPU_MISSING, f"node {host} {lacking}")
     else:
         try:
             ending = run_ranks(_commands(job, part, host, settings), limits, log)
         except OSError as error:  # a Python that this node does not see, a user's limit of processes
             what = f" ({error.filename})" if error.filename else ""
-            ending = Ending("crash", f"node {host} could not start its ranks: {error.strerror or error}{what}")
+            ending = Ending(EndKind.CRASH, f"node {host} could not start its ranks: {error.strerror or error}{what}")
     after = read_host_clock()
     kills_after = host_memory_kills()
     return PartReport(
@@ -152,7 +153,7 @@ def silent_part(job: LaunchPlan, index: int, host: str, wall_s: float) -> PartRe
         own_cpu_s=0.0,
         killed_for_memory=False,
         ended_unix_s=time.time(),
-        kind="killed",
+        kind=EndKind.KILLED,
         reason="",
         rank=None,
         last_lines=(),

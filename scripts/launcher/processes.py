@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
+from contracts.outcomes import EndKind
 from workloads.child import die_with_parent, kill_descendants
 
 POLL_S = 0.05
@@ -199,7 +200,7 @@ def _watch(processes: Mapping[int, subprocess.Popen[str]], limits: Limits) -> En
             reason = (
                 f"not finished after the time limit of {limits.time_limit_s / 60:g} minutes (rank {running} running)"
             )
-            return Ending("time_limit", reason)
+            return Ending(EndKind.TIME_LIMIT, reason)
         time.sleep(POLL_S)
 
 
@@ -242,7 +243,7 @@ def _closing_notes(processes: Mapping[int, subprocess.Popen[str]]) -> Iterator[s
 
 def _startup_timeout(processes: Mapping[int, subprocess.Popen[str]], late: LateRanks, limits: Limits) -> Ending:
     return Ending(
-        "startup_timeout",
+        EndKind.STARTUP_TIMEOUT,
         f"rank {', '.join(map(str, late.ranks))} of {len(processes)} {late.what} after {limits.startup_timeout_s:g} s"
         f"{_stopped(processes, late.ranks)}",
         late.ranks[0],
@@ -276,8 +277,8 @@ def _first_failure(processes: Mapping[int, subprocess.Popen[str]], failed: dict[
     while time.monotonic() < deadline and any(process.poll() is None for process in processes.values()):
         time.sleep(POLL_S)
     if code < 0:
-        return Ending("killed", f"rank {rank} was ended by {signal_name(-code)}", rank, signal=-code)
-    return Ending("crash", f"rank {rank} ended with exit status {code}", rank)
+        return Ending(EndKind.KILLED, f"rank {rank} was ended by {signal_name(-code)}", rank, signal=-code)
+    return Ending(EndKind.CRASH, f"rank {rank} ended with exit status {code}", rank)
 
 
 def signal_name(number: int) -> str:

@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from contracts.inherited import starting_environment
+from contracts.outcomes import EndKind
 from contracts.placement import Part, ranks_by_node
 from launcher.login_shell import without_shell_settings
 from launcher.part import LaunchPlan, PartReport, silent_part
@@ -109,7 +110,7 @@ def _watch(
     closing = Closing(replace(limits, closing_grace_s=limits.closing_grace_s + STEP_GRACE_S), ())
     while step.poll() is None:
         if closing.lasts_too_long():
-            return Ending("killed", f"{starter} did not end")
+            return Ending(EndKind.KILLED, f"{starter} did not end")
         stop = limits.stop_reason()
         if stop:
             return Ending(*stop)
@@ -120,7 +121,9 @@ def _watch(
             if late := late_ranks(range(job.num_gpus), limits):
                 return _startup_timeout(job.num_gpus, names, late, limits)
         if elapsed > limits.time_limit_s:
-            return Ending("time_limit", f"not finished after the time limit of {limits.time_limit_s / 60:g} minutes")
+            return Ending(
+                EndKind.TIME_LIMIT, f"not finished after the time limit of {limits.time_limit_s / 60:g} minutes"
+            )
         time.sleep(POLL_S)
     return None
 
@@ -130,7 +133,7 @@ def _startup_timeout(num_ranks: int, names: Sequence[str], late: LateRanks, limi
     node_of = {rank: names[node] for node, ranks in enumerate(ranks_by_node(num_ranks, len(names))) for rank in ranks}
     listed = ", ".join(f"{rank} (node {node_of[rank]})" for rank in late.ranks)
     reason = f"rank {listed} of {num_ranks} {late.what} after {limits.startup_timeout_s:g} s"
-    return Ending("startup_timeout", reason, late.ranks[0])
+    return Ending(EndKind.STARTUP_TIMEOUT, reason, late.ranks[0])
 
 
 def step_ending(
@@ -142,9 +145,9 @@ def step_ending(
     Without a part's own report, no last lines are given: the log has those of the ranks beside the starter's.
     """
     failed = [report for report in reports if report.kind]
-    by_itself = [report for report in failed if report.kind != "interrupted"]
+    by_itself = [report for report in failed if report.kind != EndKind.INTERRUPTED]
     if by_itself:
-        return min(by_itself, key=lambda report: (report.kind != "killed", report.ended_unix_s)).ending
+        return min(by_itself, key=lambda report: (report.kind != EndKind.KILLED, report.ended_unix_s)).ending
     if not failed and not silent and status == 0:
         return Ending()
     said = f": {words[0]}" if words else ""
@@ -152,7 +155,7 @@ def step_ending(
         said = f": {starter} was ended by {signal_name(-status)}"
     hosts = dict.fromkeys(report.host for report in silent)
     where = f"node {', '.join(hosts)} ended before it could report" if hosts else f"{starter} ended with {status}"
-    return Ending("killed", f"{where}{said}", None)
+    return Ending(EndKind.KILLED, f"{where}{said}", None)
 
 
 def _end(step: subprocess.Popen[str]) -> None:

@@ -6,6 +6,8 @@ import os
 import signal
 from collections.abc import Iterable
 
+from contracts.outcomes import EndKind
+
 
 class StopRequest:
     """Remembers the first of `signals` that comes, and notices when the process that started this one is gone.
@@ -26,7 +28,7 @@ class StopRequest:
     def reason(self) -> tuple[str, str] | None:
         """(kind, reason) when this process must stop, else None."""
         if self._signal is not None:
-            return "interrupted", f"interrupted by {signal.Signals(self._signal).name}"
+            return EndKind.INTERRUPTED, f"interrupted by {signal.Signals(self._signal).name}"
         if os.getppid() != self._parent:
-            return "interrupted", "the workflow that started it is gone"
+            return EndKind.INTERRUPTED, "the workflow that started it is gone"
         return None

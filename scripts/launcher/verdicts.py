@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from contracts.atomic import write_json
 from contracts.cell import Cell
+from contracts.outcomes import EndKind
 from contracts.placement import host_name
 from launcher.host_load import others_cpu_s
 from launcher.interpreter import SETUP_WORDS
@@ -94,33 +95,35 @@ def judge(ending: Ending, exchange: Exchange, cell: Cell, killed_for_memory: boo
         if first:
             return Verdict(status, f"rank {first.rank}: {first.message}")
     # The kernel kills for memory with SIGKILL; a part that ended before it could report has no signal to tell.
-    if ending.kind == "killed" and ending.signal in (None, signal.SIGKILL) and killed_for_memory:
+    if ending.kind == EndKind.KILLED and ending.signal in (None, signal.SIGKILL) and killed_for_memory:
         who = "the processes were" if ending.rank is None else f"rank {ending.rank} was"
         return Verdict("oom", f"{who} killed for memory: the host, or the job's share of it, ran out of it")
     if killed_for_memory and openmp_lacked_a_thread(ending.last_lines):
         return Verdict("oom", f"rank {ending.rank} had no memory for another thread, and OpenMP ended it")
     if ending.kind:
         # An orderly failure explains more than an exit status; a signal explains the others' failures.
-        first = _earliest(failures) if ending.kind == "crash" else None
+        first = _earliest(failures) if ending.kind == EndKind.CRASH else None
         if first:
             # The launcher may have met the end of another rank first; then the lines are found in the log.
             lines = ending.last_lines if first.rank == ending.rank else ()
-            return Verdict("", f"rank {first.rank}: {first.message}", "crash", first.rank, lines)
+            return Verdict("", f"rank {first.rank}: {first.message}", EndKind.CRASH, first.rank, lines)
         full = next((line for line in ending.last_lines if any(word in line for word in DISK_FULL_WORDS)), "")
-        if ending.kind == "crash" and full:
+        if ending.kind == EndKind.CRASH and full:
             reason = f"rank {ending.rank}: {full.strip()}; make room and run again"
-            return Verdict("", reason, "disk_full", ending.rank, ending.last_lines)
+            return Verdict("", reason, EndKind.DISK_FULL, ending.rank, ending.last_lines)
         # A rank that never came to be Python: its exit status alone says nothing.
         setup = next((f"{line}: " for line in ending.last_lines if line.startswith(SETUP_WORDS)), "")
         return Verdict("", f"{setup}{ending.reason}", ending.kind, ending.rank, ending.last_lines)
     results = [exchange.read_result(rank) for rank in range(num_ranks)]
     for rank, result in enumerate(results):
         if result is None:
-            return Verdict("", f"rank {rank} ended well but left no result", "crash", rank)
+            return Verdict("", f"rank {rank} ended well but left no result", EndKind.CRASH, rank)
         if result["world_size"] != num_ranks:
-            return Verdict("", f"rank {rank} ran in a world of {result['world_size']}, not {num_ranks}", "crash", rank)
+            return Verdict(
+                "", f"rank {rank} ran in a world of {result['world_size']}, not {num_ranks}", EndKind.CRASH, rank
+            )
     found = load_workload(cell.workload).judge(cell, [result for result in results if result is not None])
-    return Verdict(found.status, found.reason, "" if found.status else "crash", found.rank)
+    return Verdict(found.status, found.reason, "" if found.status else EndKind.CRASH, found.rank)
 
 
 def _earliest(failures: Sequence[RankFailure]) -> RankFailure | None:
@@ -208,7 +211,7 @@ def clear_former_launch(folder: Path, job_id: str | None) -> None:
         shutil.rmtree(left, ignore_errors=True)
     reason = "the launcher was killed before it could say why"
     launcher = this_process().as_dict()
-    begun = Failure("interrupted", reason, None, (), now(), host_name(), job_id, launcher=launcher)
+    begun = Failure(EndKind.INTERRUPTED, reason, None, (), now(), host_name(), job_id, launcher=launcher)
     write_failure(folder, begun)
     # Room for the account of the end, should the disk be full by then; a reader of JSON passes over it.
     with (folder / FAILURE_FILE).open("ab") as file:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from contracts.cell import Cell
-from contracts.outcomes import Outcome
+from contracts.outcomes import EndKind, Outcome
 from contracts.shown_as import ShownAs
 from metrics import flops
 from metrics.circumstances import Row, circumstance_columns
@@ -75,7 +75,7 @@ def _row(study: Study, planned: PlannedCell, outcome: Outcome | None, hardware: 
 
 def _unmeasurable(error: Exception) -> Row:
     """Return what a row says whose record cannot be measured: it is no result, shown and never counted."""
-    return {"status": "missing", "kind": "corrupt_record", "reason": f"the record cannot be measured: {error}"}
+    return {"status": "missing", "kind": EndKind.CORRUPT_RECORD, "reason": f"the record cannot be measured: {error}"}
 
 
 def _checked(row: Row) -> Row:
@@ -109,10 +109,10 @@ def _recorded_columns(
 def _effective_outcome(planned: PlannedCell, outcome: Outcome | None) -> Outcome:
     obstacle = planned.obstacle
     if obstacle is not None and (obstacle.status == "unsupported" or outcome is None or outcome.record is None):
-        kind = "too_large" if obstacle.status == "missing" else ""
+        kind = EndKind.TOO_LARGE if obstacle.status == "missing" else ""
         return Outcome(status=obstacle.status, reason=obstacle.reason, kind=kind)
     if outcome is None:
-        return Outcome(status="missing", reason="has not run yet", kind="never_ran")
+        return Outcome(status="missing", reason="has not run yet", kind=EndKind.NEVER_RAN)
     return outcome
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import fastjsonschema
 
 from contracts.cell import identity_hash
-from contracts.outcomes import Outcome
+from contracts.outcomes import EndKind, Outcome
 from launcher.verdicts import Failure, read_failure
 from planning.plan import PlannedCell, Study, record_path
 from records.belonging import measured_elsewhere
@@ -62,12 +62,12 @@ def read_outcome(
         return Outcome(
             "missing",
             f"the record cannot be read ({error.strerror}); it stays, look at its file system and rights",
-            "unreadable_record",
+            EndKind.UNREADABLE_RECORD,
         )
     except MisplacedRecord as error:
-        return Outcome("missing", str(error), "misplaced_record")
+        return Outcome("missing", str(error), EndKind.MISPLACED_RECORD)
     except ValueError as error:
-        return Outcome("missing", str(error), "corrupt_record")
+        return Outcome("missing", str(error), EndKind.CORRUPT_RECORD)
     return Outcome(
         status=record["status"],
         reason=record["reason"],
@@ -113,19 +113,19 @@ def _problem(record: Any, planned: PlannedCell) -> str | None:
 
 def _without_record(planned: PlannedCell, path: Path, known: Failure | None) -> Outcome:
     if planned.obstacle:
-        return Outcome("missing", planned.obstacle.reason, "too_large")
+        return Outcome("missing", planned.obstacle.reason, EndKind.TOO_LARGE)
     failure = known or read_failure(path.parent)
     if failure and failure.is_running:
-        reason, kind = f"being measured on {failure.host} since {failure.at}", "running"
+        reason, kind = f"being measured on {failure.host} since {failure.at}", EndKind.RUNNING
         return Outcome("missing", reason, kind, job_id=failure.job_id or "")
     if failure and failure.may_be_running:
         reason = f"it began on {failure.host} at {failure.at}, and whether it is at work still cannot be told from here"
-        return Outcome("missing", reason, "not_known", job_id=failure.job_id or "")
+        return Outcome("missing", reason, EndKind.NOT_KNOWN, job_id=failure.job_id or "")
     if failure:
         return Outcome("missing", failure.full_reason, failure.kind, job_id=failure.job_id or "")
     if any(path.parent.glob("record.forgotten-*.json")):
-        return Outcome("missing", "its record was set aside by `forget`, and it has not run since", "forgotten")
-    return Outcome("missing", "not run yet", "never_ran")
+        return Outcome("missing", "its record was set aside by `forget`, and it has not run since", EndKind.FORGOTTEN)
+    return Outcome("missing", "not run yet", EndKind.NEVER_RAN)
 
 
 def _refuse_constant(name: str) -> None:

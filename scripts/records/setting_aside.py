@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from contracts.outcomes import KINDS_THAT_STAY, Outcome
+from contracts.outcomes import KINDS_THAT_STAY, EndKind, Outcome
 from launcher.verdicts import Failure, now, write_failure
 from planning.plan import Study, record_path
 
@@ -20,10 +20,10 @@ def set_aside_damaged(study: Study, outcomes: Outcomes, results: Path) -> list[t
     One that was set aside before and has not been measured again is no longer there, and not among them.
     """
     damaged = []
-    for path, outcome in _chosen(study, outcomes, results, lambda o: o.kind == "corrupt_record"):
+    for path, outcome in _chosen(study, outcomes, results, lambda o: o.kind == EndKind.CORRUPT_RECORD):
         if path.exists():
             _rename(path, "damaged")
-            failure = Failure("corrupt_record", outcome.reason, None, (), now(), socket.gethostname(), None)
+            failure = Failure(EndKind.CORRUPT_RECORD, outcome.reason, None, (), now(), socket.gethostname(), None)
             write_failure(path.parent, failure)
             damaged.append((path, outcome.reason))
     return damaged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from contracts.outcomes import Outcome
+from contracts.outcomes import EndKind, Outcome
 from launcher.slurm.job_endings import NOTHING_KNOWN, Account, Key, ask_slurm_for_reasons
 from launcher.slurm.queue import Queue, SlurmJob, look_at_queue
 from launcher.verdicts import Failure, remove_stray_failure
@@ -44,9 +44,9 @@ def _outcome_by_queue(outcome: Outcome, account: Account, *, answers: bool) -> O
     """Return the outcome of a cell without a record, by its latest job. `answers`: Slurm names all jobs that live."""
     failure, job = account.failure, account.job
     if job is not None and job.is_in_queue and not _has_said_its_last(failure, job):
-        kind = "queued" if job.is_waiting else "running"
+        kind = EndKind.QUEUED if job.is_waiting else EndKind.RUNNING
         return Outcome("missing", job.words(), kind, job_id=job.job_id)
-    if outcome.kind == "not_known" and answers and failure and failure.job_id:
+    if outcome.kind == EndKind.NOT_KNOWN and answers and failure and failure.job_id:
         return Outcome("missing", failure.full_reason, failure.kind, job_id=failure.job_id)
     return outcome
 

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from contracts.outcomes import EndKind
+
 STATUS_TEXT = {
     "ok": "measured",
     "oom": "OOM",
@@ -29,7 +31,7 @@ def status_text(row: Row, reason_characters: int | None = None) -> str:
     if reason_characters is not None:
         reason = shortened(reason, reason_characters)
     if status == "missing":
-        words = ["missing", "" if kind == "too_large" else kind, reason]
+        words = ["missing", "" if kind == EndKind.TOO_LARGE else kind, reason]
         return ": ".join(word for word in words if word) if any(words[1:]) else "missing: unknown"
     if status in ("unsupported", "not_available") and reason:
         return f"{STATUS_TEXT[status]}: {reason}"

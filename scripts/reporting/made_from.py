@@ -16,7 +16,7 @@ from pathlib import Path
 
 from contracts.atomic import write_json
 from contracts.cell import identity_hash
-from contracts.outcomes import KINDS_THAT_STAY, Outcome
+from contracts.outcomes import KINDS_THAT_STAY, EndKind, Outcome
 from contracts.placement import host_name
 from contracts.project_files import shipped
 from planning.plan import Study, record_path, study_folder
@@ -83,7 +83,7 @@ def file_digest(path: Path) -> str:
 
 def is_settled(outcomes: Mapping[tuple[str, int], Outcome]) -> bool:
     """Return whether every record that is there could be read: only then is there nothing for the next call to mend."""
-    return not any(outcome.kind in ("corrupt_record", *KINDS_THAT_STAY) for outcome in outcomes.values())
+    return not any(outcome.kind in (EndKind.CORRUPT_RECORD, *KINDS_THAT_STAY) for outcome in outcomes.values())
 
 
 def note_made_from(path: Path, digests: Digests, output: Path | None = None) -> None:

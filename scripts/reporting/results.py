@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from contracts.cell import counted
+from contracts.outcomes import EndKind
 from metrics.flops import SECONDS_PER_DAY
 from metrics.spread import mean
 from reporting.absent_results import REASON_CHARACTERS, STATUS_TEXT, endings_text, status_text
@@ -275,7 +276,7 @@ def _short_text(rows: Sequence[Mapping[str, Any]], status: str) -> str:
 
 
 def _is_too_large(rows: Sequence[Mapping[str, Any]], status: str) -> bool:
-    return status == "missing" and any(row["kind"] == "too_large" for row in rows)
+    return status == "missing" and any(row["kind"] == EndKind.TOO_LARGE for row in rows)
 
 
 def _notes(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from contracts.atomic import replace_when_complete
-from contracts.outcomes import Outcome
+from contracts.outcomes import EndKind, Outcome
 from planning.budget import hours_text
 from planning.plan import PlannedCell, Study
 from planning.plan_lines import threads_words
@@ -35,9 +35,9 @@ def state_of(outcome: Outcome) -> str:
         return "stale" if outcome.code_changed else "done"
     if outcome.status == "unsupported":
         return "unsupported"
-    if outcome.kind in ("queued", "running", "not_known"):
+    if outcome.kind in (EndKind.QUEUED, EndKind.RUNNING, EndKind.NOT_KNOWN):
         return outcome.kind.replace("_", " ")
-    return "missing" if outcome.kind in ("never_ran", "too_large", "forgotten") else "failed"
+    return "missing" if outcome.kind in (EndKind.NEVER_RAN, EndKind.TOO_LARGE, EndKind.FORGOTTEN) else "failed"
 
 
 def _row(study: Study, planned: PlannedCell, outcome: Outcome) -> dict[str, object]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from contracts.outcomes import EndKind
 from contracts.placement import host_name
 from launcher.interpreter import interpreter_file
 from launcher.slurm.queue import ended_without_word, slurm_log
@@ -96,18 +97,18 @@ def cell_reasons(study: Study, errors: Iterable[StepError], root: Path) -> Reaso
         note = interpreter_file(environment, study.system.environment_source(environment))
         own = by_output.get(record_path(Path("results"), study.system.name, planned))
         if own and own.refusal:
-            reasons[planned.key] = _failure("refused", f"Slurm refused the job: {own.refusal}")
+            reasons[planned.key] = _failure(EndKind.REFUSED, f"Slurm refused the job: {own.refusal}")
         elif own and own.forgotten_job:
             lines = log_tail(slurm_log(root / "results", study.system.name, planned, own.forgotten_job))
             reason = ended_without_word(lines)
-            reasons[planned.key] = _failure("interrupted", reason, lines, own.forgotten_job)
+            reasons[planned.key] = _failure(EndKind.INTERRUPTED, reason, lines, own.forgotten_job)
         elif tokens in by_output:
             words, lines = _last_words(by_output[tokens], root)
-            reasons[planned.key] = _failure("corpus_failed", f"the corpus could not be tokenized: {words}", lines)
+            reasons[planned.key] = _failure(EndKind.CORPUS_FAILED, f"the corpus could not be tokenized: {words}", lines)
         elif note and Path(note) in by_output:
             words, lines = _last_words(by_output[Path(note)], root)
             reason = f"the environment {environment} of {framework} could not be made: {words}"
-            reasons[planned.key] = _failure("environment_failed", reason, lines)
+            reasons[planned.key] = _failure(EndKind.ENVIRONMENT_FAILED, reason, lines)
     return reasons
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from contracts.outcomes import EndKind
 from launcher.slurm.asking import QueueError, ask_slurm
 from launcher.slurm.queue import (
     Queue,
@@ -23,9 +24,21 @@ from planning.plan import Study, record_path, without_record
 from settings.systems import System
 
 # Ends of which Slurm knows more than the launcher, which only sees a signal, or sees nothing at all.
-SLURM_KNOWS = ("interrupted", "killed", "time_limit", "node_failure", "cancelled", "preempted", "out_of_memory")
+SLURM_KNOWS = (
+    EndKind.INTERRUPTED,
+    EndKind.KILLED,
+    EndKind.TIME_LIMIT,
+    EndKind.NODE_FAILURE,
+    EndKind.CANCELLED,
+    EndKind.PREEMPTED,
+    EndKind.OUT_OF_MEMORY,
+)
 # A job that is being ended shows COMPLETING still, and its reason what for.
-KINDS_BY_REASON = {"TimeLimit": "time_limit", "NodeDown": "node_failure", "OutOfMemory": "out_of_memory"}
+KINDS_BY_REASON = {
+    "TimeLimit": EndKind.TIME_LIMIT,
+    "NodeDown": EndKind.NODE_FAILURE,
+    "OutOfMemory": EndKind.OUT_OF_MEMORY,
+}
 
 
 Key = tuple[str, int]
@@ -45,12 +58,12 @@ def with_slurms_account(failure: Failure, job: SlurmJob | None = None) -> Failur
     if failure.job_id is None or failure.kind not in SLURM_KNOWS:
         return failure
     job = job or find_job(failure.job_id)
-    if job is None or (job.kind == "crash" and failure.kind != "interrupted"):
+    if job is None or (job.kind == EndKind.CRASH and failure.kind != EndKind.INTERRUPTED):
         return failure
     known = job.kind or KINDS_BY_REASON.get(job.reason)
     if known is None:  # it is running or being ended, and Slurm does not say what for
         return failure
-    return replace(failure, scheduler=job.words(), kind=failure.kind if known == "crash" else known)
+    return replace(failure, scheduler=job.words(), kind=failure.kind if known == EndKind.CRASH else known)
 
 
 class OtherJobs:

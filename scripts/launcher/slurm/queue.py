@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from contracts.outcomes import EndKind
 from launcher.slurm.asking import QueueError, ask_slurm, this_user
 from planning.plan import PlannedCell
 from settings.systems import System
@@ -22,14 +23,14 @@ IN_QUEUE = frozenset(
 )
 # How a job ended, in the words of our own failures (see docs/cluster.md).
 KINDS: Mapping[str, str] = {
-    "TIMEOUT": "time_limit",
-    "DEADLINE": "time_limit",
-    "OUT_OF_MEMORY": "out_of_memory",
-    "NODE_FAIL": "node_failure",
-    "BOOT_FAIL": "node_failure",
-    "CANCELLED": "cancelled",
-    "PREEMPTED": "preempted",
-    "FAILED": "crash",
+    "TIMEOUT": EndKind.TIME_LIMIT,
+    "DEADLINE": EndKind.TIME_LIMIT,
+    "OUT_OF_MEMORY": EndKind.OUT_OF_MEMORY,
+    "NODE_FAIL": EndKind.NODE_FAILURE,
+    "BOOT_FAIL": EndKind.NODE_FAILURE,
+    "CANCELLED": EndKind.CANCELLED,
+    "PREEMPTED": EndKind.PREEMPTED,
+    "FAILED": EndKind.CRASH,
 }
 
 
@@ -56,7 +57,7 @@ class SlurmJob:
     @property
     def kind(self) -> str | None:
         """Return the kind of failure, where the state says it. A job that failed without a node was never begun."""
-        return "refused" if self.state == "FAILED" and not self.nodes else KINDS.get(self.state)
+        return EndKind.REFUSED if self.state == "FAILED" and not self.nodes else KINDS.get(self.state)
 
     def is_older_than(self, at: str) -> bool:
         """Return whether it was submitted before `at` (ISO, with a time zone); False where Slurm does not say when."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
+from contracts.devices import Device
+
 # Keys that every cell's identity leaves out while they hold these values, so that a key added later (with the behaviour
 # of before as its default) gives every old cell the same id as ever.
 COMMON_DEFAULTS: Mapping[str, Any] = {"workload": "training", "threads_per_process": None}
@@ -69,17 +71,6 @@ class Layout:
         return ", ".join([" x ".join(used), f"micro-batch {self.micro_batch_size}", *stages, *options])
 
 
-def unit_of(device: str) -> str:
-    """Return what a cell's `num_gpus` counts on this kind of device, in the singular."""
-    return "process" if device == "cpu" else "GPU"
-
-
-def counted(number: int | str, device: str) -> str:
-    """Return `1 process`, `2 processes`, `1 GPU`, `48 GPUs`, `8, 16 GPUs`."""
-    unit = unit_of(device)
-    return f"{number} {unit}" if str(number) == "1" else f"{number} {'processes' if unit == 'process' else 'GPUs'}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Cell(ABC):
     """One job, fully resolved, without its repeat. `identity()` decides where its record lies.
@@ -97,11 +88,15 @@ class Cell(ABC):
     adaptor_version: int
     environment: Mapping[str, Any]
     num_gpus: int
-    device: str
+    device: Device
     gpus_per_node: int
     # On a CPU, where a process stands for a GPU. None: a node's cores are divided among its processes; always so with
     # GPUs, whose speed does not come from these threads.
     threads_per_process: int | None = None
+
+    def __post_init__(self) -> None:
+        # Identities hold its text.
+        object.__setattr__(self, "device", Device(self.device))
 
     @property
     @abstractmethod
@@ -119,7 +114,7 @@ class Cell(ABC):
 
     def label(self) -> str:
         """For people: `torch_tensor, demo-14m, 2 GPUs, batch 8, tensor 2, micro-batch 1`; on a CPU `2 processes`."""
-        where = counted(self.num_gpus, self.device)
+        where = self.device.counted(self.num_gpus)
         return ", ".join(filter(None, (self.framework, self.subject, where, self.settings_label)))
 
     @property

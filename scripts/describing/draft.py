@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from describing.devices import matching_devices
 from describing.site import Site
+from describing.slurm_gpus import matching_devices
 
 MARK = "ONLY YOU KNOW"
 # In place of a GPU's name that Slurm does not tell: it decides nothing that is measured, since the peak of a record is

@@ -76,7 +76,7 @@ def unsupported_reason(cell: TrainingCell) -> str | None:
             "AxoNN reduces a product's result in place, so one that selective checkpointing has kept would be reduced "
             "twice; use full or none"
         )
-    if cell.device == "cpu" and cell.precision != "fp32":
+    if not cell.device.is_accelerator and cell.precision != "fp32":
         return f"AxoNN casts on CUDA only; on a CPU it trains in fp32, not {cell.precision}"
     return torch_reason(cell)
 
@@ -148,7 +148,7 @@ def _start_mpi(job: Job) -> str | None:
     """What stands in for CUDA, or None; with MPI started, which must number the ranks as the launcher does."""
     from frameworks.torch.cuda_stand_in import stand_in
 
-    standing_in = stand_in("axonn") if job.cell.device == "cpu" else None
+    standing_in = None if job.cell.device.is_accelerator else stand_in("axonn")
     try:
         import mpi4py
 

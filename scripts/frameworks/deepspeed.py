@@ -52,7 +52,7 @@ def unsupported_reason(cell: TrainingCell) -> str | None:
         return f"DeepSpeed's pipeline engine refuses ZeRO 2 and 3, and the layout has zero_stage {zero_stage}"
     if stages > 1 and cell.model.tie_embeddings:
         return "tied embeddings would have to be shared by the first and the last pipeline stage"
-    if cell.precision == "fp16" and zero_stage == 0 and cell.device != "cpu":
+    if cell.precision == "fp16" and zero_stage == 0 and cell.device.is_accelerator:
         return (
             "without ZeRO DeepSpeed takes the loss scale off gradients that never had it (deepspeedai/DeepSpeed#8393): "
             "use zero_stage 1, or bf16"
@@ -60,7 +60,7 @@ def unsupported_reason(cell: TrainingCell) -> str | None:
     if FRAMEWORK.option(cell, "offload") == "optimizer":
         if zero_stage == 0:
             return "DeepSpeed offloads the optimizer's states with zero_stage 1, 2 or 3 only"
-        if cell.device == "cpu":
+        if not cell.device.is_accelerator:
             return "offloading moves the optimizer's states from a GPU to the host: on a CPU they are there already"
     return torch_reason(cell)
 

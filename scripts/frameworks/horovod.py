@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contracts.adaptor import Engine, Framework, Job, NotAvailable
+from contracts.devices import Device
 from contracts.placement import host_name
 from contracts.shown_as import ShownAs
 from frameworks.torch.layouts import torch_reason
@@ -71,7 +72,7 @@ def create_engine(job: Job) -> Engine:
         settings={
             "optimizer": "hvd.DistributedOptimizer(torch.optim.AdamW(fused=True))",
             "loss_scale": LOSS_SCALE[cell.precision],
-            "all_reduce": "gloo" if cell.device == "cpu" else "nccl",
+            "all_reduce": cell.device.collectives,
         },
         data_rank=job.rank,
         data_size=job.world_size,
@@ -92,7 +93,7 @@ class HorovodStep:
         return loss
 
 
-def import_horovod(device: str) -> Any:
+def import_horovod(device: Device) -> Any:
     """The module `horovod.torch`, built for `device`; NotAvailable says how to get it."""
     try:
         import horovod.torch as hvd
@@ -102,7 +103,7 @@ def import_horovod(device: str) -> Any:
         raise NotAvailable(f"Horovod is not installed: {BUILD_IT}") from error
     if not hasattr(hvd, "init"):  # it prints a warning and goes on
         raise NotAvailable(f"Horovod is installed without its extension for torch: {BUILD_IT}")
-    if device != "cpu" and not hvd.nccl_built():
+    if device.collectives == "nccl" and not hvd.nccl_built():
         raise NotAvailable(f"Horovod was built without NCCL: {BUILD_IT}, where torch is one for CUDA and nvcc is there")
     return hvd
 

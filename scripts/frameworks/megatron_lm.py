@@ -69,7 +69,7 @@ def shown_as() -> ShownAs:
 
 def unsupported_reason(cell: TrainingCell) -> str | None:
     """None when this adaptor can run the cell, else why not."""
-    if cell.device == "cpu" and cell.precision in ("bf16", "fp16"):
+    if not cell.device.is_accelerator and cell.precision in ("bf16", "fp16"):
         return f"on a CPU Megatron-LM runs for correctness, in fp32: {cell.precision} needs a GPU"
     return torch_reason(cell) or _tensor_reason(cell) or _virtual_stages_reason(cell)
 
@@ -84,7 +84,9 @@ def _tensor_reason(cell: TrainingCell) -> str | None:
         return "sequence parallelism splits sequences over the tensor ranks, and there is only one"
     if tokens % degree:
         return f"sequences of {tokens} tokens cannot be split evenly over {degree} tensor ranks"
-    return "sequence parallelism needs Transformer Engine, and that needs a GPU" if cell.device == "cpu" else None
+    if cell.device.is_accelerator:
+        return None
+    return "sequence parallelism needs Transformer Engine, and that needs a GPU"
 
 
 def _virtual_stages_reason(cell: TrainingCell) -> str | None:
@@ -181,7 +183,7 @@ def create_engine(job: Job) -> Engine:
     """This rank's part of the model, as Megatron lays it out."""
     if importlib.util.find_spec("megatron") is None:  # before anything is stood in for
         raise ModuleNotFoundError("No module named 'megatron'", name="megatron")
-    cell, on_cuda = job.cell, job.cell.device != "cpu"
+    cell, on_cuda = job.cell, job.cell.device.is_accelerator
     variables = _set_cuda_variables(cell) if on_cuda else {}
 
     import torch
@@ -255,7 +257,7 @@ def _layer_spec(cell: TrainingCell) -> tuple[str, Any]:
     """Whose layers to use, by name and as Megatron wants it; raises NotAvailable where the cell cannot have them."""
     from megatron.core.models.gpt import gpt_layer_specs as specs
 
-    if cell.device == "cpu" and (specs.HAVE_TE or specs.HAVE_APEX):
+    if not cell.device.is_accelerator and (specs.HAVE_TE or specs.HAVE_APEX):
         raise NotAvailable("with Transformer Engine or Apex installed, as here, Megatron-LM trains on GPUs only")
     if specs.HAVE_TE:
         return "transformer_engine", specs.get_gpt_layer_with_transformer_engine_spec()
@@ -309,7 +311,7 @@ def _model_config(cell: TrainingCell, fused: Mapping[str, bool]) -> Any:
         attention_dropout=0.0,
         activation_func=F.gelu if fused["bias_activation_fusion"] else partial(F.gelu, approximate="tanh"),
         perform_initialization=not are_shared(cell.model),
-        use_cpu_initialization=cell.device == "cpu",
+        use_cpu_initialization=not cell.device.is_accelerator,
         init_method=init_method_normal(STANDARD_DEVIATION),
         output_layer_init_method=init_method_normal(STANDARD_DEVIATION),
         tensor_model_parallel_size=cell.layout.tensor_parallel,
@@ -318,7 +320,7 @@ def _model_config(cell: TrainingCell, fused: Mapping[str, bool]) -> Any:
         sequence_parallel=FRAMEWORK.option(cell, "sequence_parallel"),
         overlap_p2p_comm=virtual > 1,  # this and the next two as in pretrain_gpt.py
         batch_p2p_comm=virtual == 1,
-        deallocate_pipeline_outputs=virtual == 1 or cell.device != "cpu",  # gloo reads what it still sends
+        deallocate_pipeline_outputs=virtual == 1 or cell.device.is_accelerator,  # gloo reads what it still sends
         params_dtype=number_type,
         pipeline_dtype=number_type,
         bf16=cell.precision == "bf16",
@@ -339,7 +341,7 @@ def _make_trainable(cell: TrainingCell, models: Sequence[Any]) -> tuple[list[Any
 
     config = models[0].config
     sharded = FRAMEWORK.option(cell, "distributed_optimizer")
-    overlapping = cell.device != "cpu" and cell.layout.data_parallel > 1
+    overlapping = cell.device.is_accelerator and cell.layout.data_parallel > 1
     reduction = distributed.DistributedDataParallelConfig(
         grad_reduce_in_fp32=config.bf16,
         overlap_grad_reduce=overlapping,

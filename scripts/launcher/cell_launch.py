@@ -248,7 +248,7 @@ def launch_plan(order: Order, cell: Cell, system: System, exchange: Exchange) ->
         gpus_visible=bool(system.slurm and system.slurm.gpu_request != "none"),
         mpi=adaptor.FRAMEWORK.mpi,
         in_slurm=system.slurm is not None,
-        memory_limited=system.memory_limit_gib is not None and cell.device == "cpu",
+        memory_limited=system.memory_limit_gib is not None and cell.device.memory_is_the_hosts,
         startup_timeout_s=system.startup_timeout_s,
     )
 

@@ -58,7 +58,7 @@ def circumstance_columns(record: Mapping[str, Any], cell: Cell) -> Row:
     row["others_cpu_percent"] = others
     if others is not None and others > BUSY_HOST_PERCENT:
         row["notes"].append(f"the host was busy: others used {others:.0f} % of its cores, so times may be too long")
-    if cell.device == "cpu":
+    if not cell.device.is_accelerator:
         processes, cores = processes_on_a_node(record, cell), launch["cpu_cores"]
         threads = row["threads_per_process"] or launch["threads_per_process"]
         row["oversubscribed"] = processes * threads > cores
@@ -202,7 +202,7 @@ def _device_name(ranks: Sequence[Mapping[str, Any]]) -> str:
 
 def _processor(record: Mapping[str, Any], cell: Cell) -> str:
     return _joined(_of_processes(record["ranks"], "processor")) or (
-        _device_name(record["ranks"]) if cell.device == "cpu" else ""
+        "" if cell.device.is_accelerator else _device_name(record["ranks"])
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contracts.devices import Device
 from contracts.errors import LONGEST_VALUE
 from settings.hardware import device_table, peak_for_device
 
@@ -54,12 +55,13 @@ def measured_peak(ranks: Sequence[Mapping[str, Any]]) -> float | None:
     return sum(rates) / len(rates) if rates else None
 
 
-def peak_of_record(hardware: Mapping[str, Any], device: str, ranks: Sequence[Mapping[str, Any]]) -> Peak:
+def peak_of_record(hardware: Mapping[str, Any], device: Device, ranks: Sequence[Mapping[str, Any]]) -> Peak:
     """Return the peak that percentages are taken of; empty with a note where it is unknown, never a default.
 
-    `device` is the cell's: "cpu" (this job's own rate, see `machine_peaks`) or "cuda" (by the ranks' `device_name`).
+    `device` is the cell's. One whose peak is measured has this job's own rate (see `machine_peaks`); of the others the
+    peak is found by the ranks' `device_name`.
     """
-    if device == "cpu":
+    if device.peak_is_measured:
         peak = measured_peak(ranks)
         if peak is None:
             return Peak(None, note="peak unknown: the job measured no matrix product on every rank")

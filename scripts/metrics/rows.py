@@ -188,7 +188,7 @@ def _metric_columns(record: Mapping[str, Any], cell: Cell, hardware: Mapping[str
         "samples_per_s": b / t,
         **_reported_columns(record, b / t, None if work is None else work / t / n),
         "peak_flops_per_gpu": peak.flops_per_s,
-        "own_peak_flops_per_gpu": measured_peak(ranks) if cell.device == "cpu" else None,
+        "own_peak_flops_per_gpu": measured_peak(ranks) if cell.device.peak_is_measured else None,
         "peak_source": peak.source,
         "peak_memory_gib": _peak_memory_gib(ranks),
         "notes": [*row["notes"], *timing.notes, *([peak.note] if peak.note else [])],

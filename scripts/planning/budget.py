@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contracts.cell import Cell, counted
+from contracts.cell import Cell
 from planning.job_resources import cell_resources, charged_gpus
 from planning.memory_estimate import gpu_memory_gib
 from planning.plan import PlannedCell, Study, record_path, without_record
@@ -110,7 +110,7 @@ def budget(
     open_points = {_point(planned.cell) for planned in missing}
     candidates = [planned.cell for planned in study.runnable() if _point(planned.cell) in open_points]
     too_large = cells_too_large_for(memory_gib, candidates)
-    has_gpu_hours = system.slurm is not None or system.device != "cpu"
+    has_gpu_hours = system.slurm is not None or system.device.is_accelerator
 
     def share(cells: Iterable[PlannedCell], unfit: bool) -> Share:
         chosen = [planned for planned in cells if (planned.cell.cell_id in too_large) == unfit]
@@ -135,7 +135,7 @@ def budget(
 
 def _point(cell: Cell) -> str:
     """Return what the candidates of a point share."""
-    where = counted(cell.num_gpus, cell.device)
+    where = cell.device.counted(cell.num_gpus)
     return f"{cell.framework}, {cell.model.name}, {where}, batch {cell.global_batch_size}"
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from contracts.cell import Layout
+from contracts.devices import Device
 from contracts.errors import ConfigError, in_yaml, nearest, shown_value
 from contracts.model import Model
 from settings.gpus import is_slice
@@ -152,9 +153,9 @@ def check_split(where: str, model: Model, layout: Layout, num_gpus: int, global_
         )
 
 
-def check_devices(where: str, device: str, devices: Sequence[str], hardware: Mapping[str, Any]) -> None:
+def check_devices(where: str, device: Device, devices: Sequence[str], hardware: Mapping[str, Any]) -> None:
     """One known device kind a system. On a CPU the peak is measured, so there is nothing to know."""
-    if device == "cpu":
+    if device.peak_is_measured:
         return
     if not devices:
         raise ConfigError(f"{where}: `devices` names no GPU, so no peak can be looked up; add its name")

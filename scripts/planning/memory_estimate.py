@@ -152,7 +152,7 @@ def estimate_for(adaptor: ModuleType, cell: TrainingCell) -> MemoryEstimate | No
 
 def gpu_memory_gib(system: System, hardware: Mapping[str, Any]) -> float | None:
     """What a training process may use: the system's limit, else all of its device's; None where neither is known."""
-    if system.memory_limit_gib is not None or system.device == "cpu" or not system.devices:
+    if system.memory_limit_gib is not None or not system.device.is_accelerator or not system.devices:
         return system.memory_limit_gib
     key = device_table(hardware).get(system.devices[0])
     return hardware[key].get("memory_gib") if key is not None else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from contracts.cell import Cell, counted, unit_of
+from contracts.cell import Cell
 from planning.adaptors import load_adaptor
 from planning.memory_estimate import RESERVE_GIB, gpu_memory_gib
 from planning.plan import Study, without_record
@@ -40,7 +40,7 @@ def plan_lines(study: Study, hardware: Mapping[str, Any] | None = None) -> list[
     too_large = study.too_large()
     if too_large:
         sizes = {planned.cell.num_gpus for planned in too_large}
-        needed = counted(listed_numbers(sizes), study.system.device)
+        needed = study.system.device.counted(listed_numbers(sizes))
         lines.append(
             f"{study.name}: {len(too_large)} cells planned and not started: they need {needed}, "
             f"this system ({study.system.name}) has {study.system.max_gpus}"
@@ -99,4 +99,4 @@ def _memory(adaptor: ModuleType, cell: Cell, memory_gib: float | None) -> str:
     mark = ""
     if memory_gib is not None and not estimate.fits(memory_gib):
         mark = f", predicted NOT to fit {memory_gib:g} GiB with {RESERVE_GIB:g} to spare"
-    return f", {estimate.words(unit_of(cell.device))}{mark}"
+    return f", {estimate.words(cell.device.unit)}{mark}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts.adaptor import Framework
-from contracts.cell import Layout, counted, unit_of
+from contracts.cell import Layout
 from contracts.errors import ConfigError, nearest, one_line, shown_value
 from contracts.model import Model
 from contracts.project_files import shipped_names
@@ -173,7 +173,7 @@ def expand_study(
                     here, framework, candidates[framework], frameworks[framework].FRAMEWORK, model, num_gpus, config
                 ):
                     matched.add((framework, index))
-                    at = f"{here}: {framework}, {model.name} on {counted(num_gpus, system.device)}"
+                    at = f"{here}: {framework}, {model.name} on {system.device.counted(num_gpus)}"
                     checks.check_split(at, model, layout, num_gpus, batch)
                     cell = TrainingCell(
                         framework=framework,
@@ -362,7 +362,7 @@ def _obstacle(cell: TrainingCell, adaptor: Any, system: System) -> Obstacle | No
     }
     beyond = [axis for axis, degree in degrees.items() if degree > 1 and axis not in can]
     if beyond:
-        able = ", ".join(sorted(can)) or f"none: it runs on one {unit_of(cell.device)}"
+        able = ", ".join(sorted(can)) or f"none: it runs on one {cell.device.unit}"
         return Obstacle("unsupported", f"{cell.framework} has no {' or '.join(beyond)} parallelism (it has {able})")
     architectures = adaptor.FRAMEWORK.architectures
     if cell.model.architecture not in architectures:
@@ -372,7 +372,7 @@ def _obstacle(cell: TrainingCell, adaptor: Any, system: System) -> Obstacle | No
         return Obstacle("unsupported", f"{cell.framework} gives every pipeline stage the same number of layers")
     # Before what the adaptor says of the device: the system that is large enough may have another one.
     if cell.num_gpus > system.max_gpus:
-        needed = counted(cell.num_gpus, cell.device)
+        needed = cell.device.counted(cell.num_gpus)
         return Obstacle("missing", f"needs {needed}, this system ({system.name}) has {system.max_gpus}")
     try:
         reason = adaptor.unsupported_reason(cell)

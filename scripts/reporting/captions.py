@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from contracts.devices import Device
 from reporting.results import LEFT_OUT, Result
 
 SCALING_TEXT = {
@@ -20,7 +21,7 @@ BASELINE_TEXT = {
 
 def units_of(results: Sequence[Result]) -> str:
     """What `num_gpus` counts here: GPUs, or the processes of a CPU."""
-    return "processes" if {result.device for result in results} == {"cpu"} else "GPUs"
+    return "processes" if {result.device for result in results} == {Device.CPU} else "GPUs"
 
 
 def counted(number: int, units: str) -> str:

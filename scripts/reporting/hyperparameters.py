@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from contracts.devices import Device
 from reporting.absent_results import REASON_CHARACTERS, status_text
 from reporting.rendering import DISPLAYS, EMPTY, Display
 from reporting.results import counted_repeats, is_true
@@ -42,7 +43,8 @@ def hyperparameters(data: StudyData) -> pd.DataFrame:
 
 def _display(data: StudyData, rows: pd.DataFrame) -> Display:
     devices = set(rows["device"])
-    units = {("cpu",): "Processes", ("cuda",): "GPUs"}.get(tuple(devices), "GPUs or processes")
+    kinds = [Device(device).units for device in devices]
+    units = kinds[0][0].upper() + kinds[0][1:] if len(kinds) == 1 else "GPUs or processes"
     headings = (
         "Model", units, "Framework", "Layout", "Best", "Global batch", "Micro-batches", "Precision",
         "Checkpointing", "Learning rate", "Seed", "Weights", "Status",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from contracts.devices import Device
 from metrics.flops import HALF_PRECISIONS
 from reporting.leads import lead_over_best_other
 from reporting.reference import SAVINGS, compared_frameworks
@@ -76,7 +77,7 @@ def published_beside(result: Result, point: Sequence[Result], reference: pd.Data
     that the source does not have. Of the rest, the nearest is the same framework's, then one for this number of GPUs;
     what still differs is listed. What a framework saves is only its own, and over those that the source compared.
     """
-    if reference is None or result.device == "cpu":
+    if reference is None or not Device(result.device).is_accelerator:
         return []
     nearest: dict[str, tuple[tuple[bool, bool], dict[str, Any]]] = {}
     for row in reference.to_dict("records"):
@@ -94,7 +95,7 @@ def published_bands(metric: str, results: Sequence[Result], reference: pd.DataFr
     """Return what is published of this metric for the models and numbers of GPUs of these results, none for a CPU."""
     if reference is None:
         return []
-    on_gpus = [result for result in results if result.device != "cpu"]
+    on_gpus = [result for result in results if Device(result.device).is_accelerator]
     bands = [
         Band(r.model, r.num_gpus, row["value_min"], row["value_max"], row["framework"], _where(row))
         for row in reference.to_dict("records")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from contracts.cell import counted
+from contracts.devices import Device
 from contracts.outcomes import EndKind
 from metrics.flops import SECONDS_PER_DAY
 from metrics.spread import mean
@@ -271,7 +271,7 @@ def _device_key(peak_source: str) -> str:
 
 def _short_text(rows: Sequence[Mapping[str, Any]], status: str) -> str:
     if _is_too_large(rows, status):
-        return f"needs {counted(int(rows[0]['num_gpus']), rows[0]['device'])}"
+        return f"needs {Device(rows[0]['device']).counted(int(rows[0]['num_gpus']))}"
     return STATUS_TEXT[status]
 
 

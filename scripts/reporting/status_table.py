@@ -88,7 +88,7 @@ def summary(study: Study, rows: Sequence[Mapping[str, object]]) -> str:
         f"{n} {s}" for s, n in counts.items()
     )
     hours = sum(float(str(row["gpu_hours"])) for row in rows if row["gpu_hours"] != "")
-    unit, units = ("process", "processes") if study.system.device == "cpu" else ("GPU", "GPUs")
+    unit, units = study.system.device.unit, study.system.device.units
     text += f"; {hours_text(hours)} {unit}-hours of the {units} that measured them"
     if study.system.threads_derived:
         text += f"; {threads_words(study.system)}"

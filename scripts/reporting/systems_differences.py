@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from contracts.devices import Device
 from reporting.results import Result, is_true
 
 # What a difference is called, by the column of measurements.csv. The first kind leaves a ratio that means something;
@@ -63,10 +64,10 @@ def different_devices(side: Side, first: Side) -> list[str]:
     one, other = side.result, first.result
     found = []
     if one.device != other.device:
-        found.append("CPU processes, not GPUs" if one.device == "cpu" else "GPUs, not CPU processes")
+        found.append("GPUs, not CPU processes" if Device(one.device).is_accelerator else "CPU processes, not GPUs")
     if one.device_name and other.device_name and one.device_name != other.device_name:
         found.append(f"device {one.device_name}, not {other.device_name}")
-    if one.device == other.device == "cpu":
+    if one.device == other.device == Device.CPU:
         # What one process is; on a GPU the threads do little.
         found += different({"threads_per_process": "threads per process"}, side, first)
     return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contracts.cores import available_cores
+from contracts.devices import Device
 from settings.gpus import visible_gpus
 
 # Its packages are among those of the workflow itself.
@@ -60,7 +61,7 @@ class System:
     """A system file with every `auto` resolved. Memory in GiB, times in seconds."""
 
     name: str
-    device: str  # "cuda" or "cpu"
+    device: Device
     devices: tuple[str, ...]  # names in config/hardware.yaml; empty on a CPU, where the peak is measured
     gpus_per_node: int
     max_gpus: int
@@ -72,6 +73,10 @@ class System:
     setup: tuple[str, ...] = ()
     environments: Mapping[str, EnvironmentSource] = field(default_factory=dict)
     slurm: SlurmSite | None = None  # None: the cells run on this machine
+
+    def __post_init__(self) -> None:
+        # Files hold its text.
+        object.__setattr__(self, "device", Device(self.device))
 
     def environment_source(self, name: str) -> EnvironmentSource:
         """Where the environment `name` comes from when the system's file does not say."""
@@ -87,19 +92,19 @@ def system_from_config(name: str, config: Mapping[str, Any], found: tuple[str, .
     device = config["device"]
     if config["num_nodes"] > 1 and "slurm" not in config:
         raise ValueError("num_nodes is above 1, and without the key `slurm` cells run on this machine alone; add it")
-    if "slurm" in config and (device == "auto" or (device == "cuda" and config["gpus_per_node"] == "auto")):
+    if "slurm" in config and (device == "auto" or (device == Device.CUDA and config["gpus_per_node"] == "auto")):
         raise ValueError(
             "`auto` asks this machine's driver, and with `slurm` the cells run elsewhere; give device and gpus_per_node"
         )
-    if device == "cuda" and "slurm" in config and not config["devices"]:
+    if device == Device.CUDA and "slurm" in config and not config["devices"]:
         raise ValueError("devices is empty; name the nodes' GPU as in config/hardware.yaml")
-    ask = device == "auto" or (device == "cuda" and config["gpus_per_node"] == "auto")
+    ask = device == "auto" or (device == Device.CUDA and config["gpus_per_node"] == "auto")
     gpus = (visible_gpus() if found is None else found) if ask else ()
     if device == "auto":
-        device = "cuda" if gpus else "cpu"
-    if device == "cuda" and ask and not gpus:
+        device = Device.CUDA if gpus else Device.CPU
+    if device == Device.CUDA and ask and not gpus:
         raise ValueError("gpus_per_node is `auto`, but the driver shows no GPU on this machine; give their number")
-    if device == "cpu":
+    if device == Device.CPU:
         per_node = config["cpu_processes"] if config["gpus_per_node"] == "auto" else config["gpus_per_node"]
         devices: tuple[str, ...] = ()
     else:
@@ -130,8 +135,8 @@ def _threads_per_process(config: Mapping[str, Any], device: str, processes_per_n
     `equal` is a share that stays the same whatever the number of processes, so that more processes are more hardware.
     """
     given = config["threads_per_process"]
-    if device == "cuda":
-        if config["device"] == "cuda" and isinstance(given, int):
+    if device == Device.CUDA:
+        if config["device"] == Device.CUDA and isinstance(given, int):
             raise ValueError("threads_per_process is for CPU processes, which stand for GPUs; remove it")
         return None, ""
     if given == "shared":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from contracts.cell import Cell, unit_of
+from contracts.cell import Cell
 from planning.plan import Study, cell_folder, record_path, without_record
 
 Key = tuple[str, int]  # cell id, repeat
@@ -54,7 +54,7 @@ def cells_to_show(study: Study, results: Path, in_queue: Collection[Path] = ()) 
             framework=cell.framework,
             model=cell.model.name,
             num_gpus=cell.num_gpus,
-            unit=unit_of(cell.device),
+            unit=cell.device.unit,
             layout=cell.layout.label()
             + (f", batch {cell.global_batch_size}" if len(batches[_without_batch(cell)]) > 1 else ""),
             folder=cell_folder(results, study.system.name, cell) / f"repeat{planned.repeat}",

@@ -45,7 +45,7 @@ def run_rank(
         local_rank=int(os.environ["LOCAL_RANK"]),
         memory_limit_gib=memory_limit_gib,
     )
-    if memory_limit_gib and cell.device == "cpu":
+    if memory_limit_gib and cell.device.memory_is_the_hosts:
         limit_memory(memory_limit_gib)
     adaptor = load_adaptor(cell.framework)
     try:

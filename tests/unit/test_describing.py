@@ -16,9 +16,9 @@ import yaml
 
 from contracts.errors import ConfigError
 from describing.answers import Answers, read_answers
-from describing.devices import matching_devices
 from describing.draft import MARK, PLACEHOLDER, draft_of
 from describing.site import GPUS, site_of
+from describing.slurm_gpus import matching_devices
 from planning.budget import budget
 from planning.job_resources import cell_resources
 from planning.studies import load_hardware, load_study

@@ -13,6 +13,7 @@ import pytest
 
 import factories
 from contracts.adaptor import Job, NotAvailable
+from contracts.devices import Device
 from framework_processes import STEPS, train_cells
 from frameworks import horovod
 from models.gpt import Gpt
@@ -84,12 +85,12 @@ def test_without_the_package_it_is_not_available() -> None:
 @pytest.mark.parametrize(
     ("contents", "device", "message"),
     [
-        ({}, "cpu", r"without its extension for torch: build it with envs/horovod\.sh"),
-        ({"init": None, "nccl_built": lambda: 0}, "A100", r"without NCCL: build it with envs/horovod\.sh"),
+        ({}, Device.CPU, r"without its extension for torch: build it with envs/horovod\.sh"),
+        ({"init": None, "nccl_built": lambda: 0}, Device.CUDA, r"without NCCL: build it with envs/horovod\.sh"),
     ],
 )
 def test_a_package_built_otherwise_is_not_available(
-    contents: dict[str, Any], device: str, message: str, monkeypatch: pytest.MonkeyPatch
+    contents: dict[str, Any], device: Device, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package, module = ModuleType("horovod"), ModuleType("horovod.torch")
     package.torch = module  # type: ignore[attr-defined]

@@ -8,7 +8,8 @@ from dataclasses import fields, replace
 import jsonschema
 import pytest
 
-from contracts.cell import Layout, canonical_json, counted, identity_hash
+from contracts.cell import Layout, canonical_json, identity_hash
+from contracts.devices import Device
 from settings.config import load_schema
 from studies import ROOT, cpu_system, expand, study_config
 from workloads.training.training_cell import TrainingCell, cell_from_identity
@@ -101,5 +102,5 @@ def test_an_id_is_what_it_was() -> None:
 
 
 def test_a_cell_counts_processes_on_a_cpu_and_gpus_elsewhere() -> None:
-    assert [counted(n, "cpu") for n in (1, 2, "8, 16")] == ["1 process", "2 processes", "8, 16 processes"]
-    assert [counted(n, "cuda") for n in (1, 2, "8, 16")] == ["1 GPU", "2 GPUs", "8, 16 GPUs"]
+    assert [Device.CPU.counted(n) for n in (1, 2, "8, 16")] == ["1 process", "2 processes", "8, 16 processes"]
+    assert [Device.CUDA.counted(n) for n in (1, 2, "8, 16")] == ["1 GPU", "2 GPUs", "8, 16 GPUs"]

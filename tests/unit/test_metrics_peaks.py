@@ -5,6 +5,7 @@ import copy
 import pytest
 import yaml
 
+from contracts.devices import Device
 from factories import HARDWARE, ROOT, make_cell, make_record
 from metrics.peaks import machine_peaks, measured_peak, peak_of_record
 from settings.config import read_config
@@ -46,14 +47,14 @@ def test_measured_peak_is_the_mean_over_ranks_of_the_best_product():
     ranks[1]["matmul_seconds"] = [0.01, 0.03]  # 2e11
     assert measured_peak(ranks) == pytest.approx(1.5e11)
     ranks[1]["matmul_seconds"] = []
-    peak = peak_of_record(HARDWARE, "cpu", ranks)
+    peak = peak_of_record(HARDWARE, Device.CPU, ranks)
     assert peak.flops_per_s is None and "no matrix product" in peak.note
 
 
 def test_unknown_and_mixed_devices_leave_the_peak_empty_with_a_note():
-    unknown = peak_of_record(HARDWARE, "cuda", gpu_ranks("NVIDIA X1", "NVIDIA X1"))
+    unknown = peak_of_record(HARDWARE, Device.CUDA, gpu_ranks("NVIDIA X1", "NVIDIA X1"))
     assert unknown.flops_per_s is None and "'NVIDIA X1'" in unknown.note
-    mixed = peak_of_record(HARDWARE, "cuda", gpu_ranks("V100", "A100"))
+    mixed = peak_of_record(HARDWARE, Device.CUDA, gpu_ranks("V100", "A100"))
     assert mixed.flops_per_s is None and "2 device kinds (A100, V100)" in mixed.note
 
 

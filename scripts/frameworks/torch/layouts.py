@@ -14,6 +14,6 @@ def torch_reason(cell: TrainingCell) -> str | None:
         return f"precision {cell.precision} is none of {', '.join(PRECISIONS)}"
     if cell.activation_checkpointing not in CHECKPOINTING:
         return f"activation checkpointing {cell.activation_checkpointing} is none of {', '.join(CHECKPOINTING)}"
-    if cell.precision == "fp16" and cell.device == "cpu":
+    if cell.precision == "fp16" and not cell.device.is_accelerator:
         return "fp16 needs a GPU: on a CPU torch trains in fp32 or bf16"
     return None

@@ -135,7 +135,7 @@ def claim_device(job: Job) -> torch.device:
 
     A scheduler may show each process its own GPU only; then that one is meant, whatever the local rank.
     """
-    if job.cell.device == "cpu":
+    if not job.cell.device.is_accelerator:
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise NotAvailable(f"the cell runs on {job.cell.device} and torch {torch.__version__} finds no CUDA device")

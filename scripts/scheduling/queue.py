@@ -18,7 +18,7 @@ SEPARATOR = "\x1f"
 FIELDS = "%i %T %r %N %V %Z %k".replace(" ", SEPARATOR)
 IN_QUEUE = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "RESIZING"}
-    | {"SIGNALING", "STAGE_OUT", "STOPPED"}
+    | {"SIGNALING", "STAGE_OUT", "STOPPED", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED"}
 )
 # How a job ended, in the words of our own failures (see docs/cluster.md).
 KINDS: Mapping[str, str] = {
@@ -27,6 +27,8 @@ KINDS: Mapping[str, str] = {
     "OUT_OF_MEMORY": "out_of_memory",
     "NODE_FAIL": "node_failure",
     "BOOT_FAIL": "node_failure",
+    "LAUNCH_FAILED": "node_failure",
+    "RECONFIG_FAIL": "node_failure",
     "CANCELLED": "cancelled",
     "PREEMPTED": "preempted",
     "FAILED": "crash",

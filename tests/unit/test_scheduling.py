@@ -181,6 +181,26 @@ def test_slurms_words_name_the_job_its_state_and_the_nodes() -> None:
     assert SlurmJob("7", "PENDING", "Resources", "", "", "", "").words() == "Slurm job 7: PENDING (Resources)"
 
 
+@pytest.mark.parametrize(
+    ("states", "in_queue", "kinds"),
+    [
+        # The JOB STATE CODES of squeue(1), Slurm 25.05. REVOKED is left out: only a federation has it.
+        ("PENDING CONFIGURING RUNNING COMPLETING SUSPENDED STOPPED SIGNALING STAGE_OUT RESIZING", True, {None}),
+        ("REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT RESV_DEL_HOLD", True, {None}),
+        ("COMPLETED", False, {None}),
+        ("BOOT_FAIL NODE_FAIL LAUNCH_FAILED RECONFIG_FAIL", False, {"node_failure"}),
+        ("TIMEOUT DEADLINE", False, {"time_limit"}),
+        ("CANCELLED PREEMPTED OUT_OF_MEMORY FAILED", False, {"cancelled", "preempted", "out_of_memory", "crash"}),
+    ],
+)
+def test_every_state_is_one_of_the_queue_or_an_end_with_a_kind(
+    states: str, in_queue: bool, kinds: set[str | None]
+) -> None:
+    jobs = [SlurmJob("42", state, "None", "n1", "", "", "") for state in states.split()]
+    assert {job.is_in_queue for job in jobs} == {in_queue}
+    assert {job.kind for job in jobs} == kinds
+
+
 def test_a_job_without_a_node_was_refused_and_time_tells_accounts_apart() -> None:
     refused = SlurmJob("12", "FAILED", "BadConstraints", "", "2026-11-29T12:00:00", "", "")
     assert refused.kind == "refused"

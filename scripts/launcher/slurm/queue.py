@@ -19,7 +19,7 @@ SEPARATOR = "\x1f"
 FIELDS = "%i %T %r %N %V %Z %k".replace(" ", SEPARATOR)
 IN_QUEUE = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "RESIZING"}
-    | {"SIGNALING", "STAGE_OUT", "STOPPED"}
+    | {"SIGNALING", "STAGE_OUT", "STOPPED", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED"}
 )
 # How a job ended, in the words of our own failures (see docs/cluster.md).
 KINDS: Mapping[str, str] = {
@@ -28,6 +28,8 @@ KINDS: Mapping[str, str] = {
     "OUT_OF_MEMORY": EndKind.OUT_OF_MEMORY,
     "NODE_FAIL": EndKind.NODE_FAILURE,
     "BOOT_FAIL": EndKind.NODE_FAILURE,
+    "LAUNCH_FAILED": EndKind.NODE_FAILURE,
+    "RECONFIG_FAIL": EndKind.NODE_FAILURE,
     "CANCELLED": EndKind.CANCELLED,
     "PREEMPTED": EndKind.PREEMPTED,
     "FAILED": EndKind.CRASH,

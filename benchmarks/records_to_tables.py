@@ -41,7 +41,7 @@ def made_up_study(num_records: int) -> Study:
     comparisons = []
     planned: list = []
     for index in range(-(-num_records // per_model)):
-        model = factories.Model(f"model{index}", 2, 64 + 2 * index, 2, 32, 512)
+        model = factories.Gpt(f"model{index}", 2, 64 + 2 * index, 2, 32, 512)
         cells = [factories.make_cell(f, n, model) for f in FRAMEWORKS for n in NUM_GPUS]
         planned += [factories.planned(cell, repeat) for cell in cells for repeat in range(1, REPEATS + 1)]
         if index % 10 == 9:

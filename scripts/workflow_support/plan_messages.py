@@ -9,6 +9,7 @@ from launcher.slurm.trying import refused_lines
 from planning.budget import budget
 from planning.plan import Study
 from planning.plan_lines import missing_lines, plan_lines
+from terminal.short_words import counted_words
 from terminal.shown_cells import cells_to_show
 from terminal.snakemake_words import OURS
 from workflow_support.call import RESULTS, Call
@@ -32,7 +33,8 @@ class PlanMessages:
         else:
             cells = cells_to_show(study, RESULTS, self._call.jobs_in_queue)
             logger.info(
-                f"{study.name} on {study.system.name}: {len(cells)} cells to measure", extra={OURS.cells: cells}
+                f"{study.name} on {study.system.name}: {counted_words(len(cells), 'cell')} to measure",
+                extra={OURS.cells: cells},
             )
 
     def tell_budget(self, study: Study) -> None:

@@ -16,7 +16,6 @@ for number, (records, jobs) in enumerate(awaited_steps(call), start=1):
         params:
             jobs=jobs,
         shell:
-            f"exec python {SCRIPTS}/await_jobs.py"
-            " {params.jobs:q}"
+            f"exec python {SCRIPTS}/await_jobs.py" " {params.jobs:q}"
 
     workflow.ruleorder(f"await_jobs_{number}", "train_cell")

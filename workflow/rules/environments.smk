@@ -38,5 +38,4 @@ rule locate_conda_environment:
     params:
         requirements=lambda wildcards: file_digest(shipped(call.root, f"envs/{wildcards.environment}.yaml")),
     shell:
-        f"python {SCRIPTS}/note_interpreter.py"
-        " --output {output:q} 2> >(tee {log:q} >&2)"
+        f"python {SCRIPTS}/note_interpreter.py" " --output {output:q} 2> >(tee {log:q} >&2)"

@@ -101,6 +101,8 @@ class Gpt:
             named = ", ".join(map(str, layout.stage_layers))
             if len(layout.stage_layers) != stages:
                 return f"stage_layers ({named}) has {len(layout.stage_layers)} entries for {stages} pipeline stages"
+            if min(layout.stage_layers) < 1:
+                return f"stage_layers ({named}) leaves a stage of {self.name} without a layer"
             if sum(layout.stage_layers) != self.num_layers:
                 return (
                     f"stage_layers ({named}) are {sum(layout.stage_layers)} layers, and {self.name} has "

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from contracts.adaptor import Framework
-from contracts.cell import Layout
 from contracts.errors import ConfigError, nearest, one_line, shown_value
 from contracts.model import Model
 from contracts.project_files import shipped_names
 from corpus.sources import resolve_corpus
 from models.architectures import model_of
 from planning import checks
-from planning.adaptors import COMMON_LAYOUT_KEYS, environment_identity, frameworks_shown_as, load_adaptor
+from planning.adaptors import environment_identity, frameworks_shown_as, load_adaptor
+from planning.candidates import check_all_used, check_layout_keys, layouts_at
 from planning.plan import Comparison, Obstacle, PlannedCell, Study
 from settings.config import check_config, read_config, read_yaml
 from settings.systems import System, system_from_config
@@ -30,8 +29,6 @@ NO_SYSTEM = ("tokens", "comparisons", "slurm-logs", "changes")
 NO_STUDY = ("cells",)
 # The system of profiles/slurm; no such file is in the project, because every site's is another.
 CLUSTER = "cluster"
-# In place of the numbers of `stage_layers`.
-ONE_LESS_AT_ENDS = "one_less_at_ends"
 # A key of time_limit_minutes that is no model's name.
 GPU_LIMIT = re.compile(r"[1-9][0-9]{0,8} GPUs")
 
@@ -147,7 +144,7 @@ def expand_study(
             raise ConfigError(f"{where}: frameworks: {error}") from None
     environments = {name: _environment(where, name, module, root) for name, module in frameworks.items()}
     candidates = {
-        framework: _check_layout_keys(
+        framework: check_layout_keys(
             f"{where}: frameworks.{framework}",
             (entry or {}).get("layouts", [{}]),
             frameworks[framework].FRAMEWORK,
@@ -169,8 +166,8 @@ def expand_study(
         for framework in _chosen_frameworks(here, comparison, config):
             for model, num_gpus, batch in points:
                 checks.check_vocabulary(here, model)
-                for index, layout in _layouts_at(
-                    here, framework, candidates[framework], frameworks[framework].FRAMEWORK, model, num_gpus, config
+                for index, layout in layouts_at(
+                    candidates[framework], frameworks[framework].FRAMEWORK, model, num_gpus, config
                 ):
                     matched.add((framework, index))
                     at = f"{here}: {framework}, {model.name} on {system.device.counted(num_gpus)}"
@@ -206,7 +203,7 @@ def expand_study(
                 label, comparison["scaling"], comparison.get("baseline", "smallest_common"), tuple(planned.values())
             )
         )
-    _check_all_used(where, candidates, matched)
+    check_all_used(where, candidates, matched)
     checks.check_shapes(where, used_models.values())
     limits_by_model, limits_by_gpus = _time_limits(where, config["time_limit_minutes"], used_models, models)
     return Study(
@@ -281,78 +278,6 @@ def _chosen_frameworks(where: str, comparison: Mapping[str, Any], config: Mappin
     return chosen
 
 
-def _check_layout_keys(
-    where: str, layouts: list[Mapping[str, Any]], framework: Framework, models: Mapping[str, Model]
-) -> list[Mapping[str, Any]]:
-    known = (*COMMON_LAYOUT_KEYS, *framework.options)
-    for layout in layouts:
-        for key, value in layout.items():
-            if key not in known:
-                raise ConfigError(f"{where}.layouts: unknown key {shown_value(key)}{nearest(key, known)}")
-            if key in framework.options:
-                checks.check_option(f"{where}.layouts.{key}", value, framework.options[key])
-        for model in layout.get("models", ()):
-            if model not in models:
-                raise ConfigError(
-                    f"{where}.layouts.models: there is no model {shown_value(model)}{nearest(model, models)}"
-                )
-        if layout.get("tensor_parallel") == layout.get("pipeline_parallel") == "all":
-            raise ConfigError(f"{where}.layouts: tensor_parallel and pipeline_parallel cannot both be `all`")
-    return layouts
-
-
-def _layouts_at(
-    where: str,
-    name: str,
-    candidates: list[Mapping[str, Any]],
-    framework: Framework,
-    model: Model,
-    num_gpus: int,
-    config: Mapping[str, Any],
-) -> Iterator[tuple[int, Layout]]:
-    for index, candidate in enumerate(candidates):
-        if num_gpus not in candidate.get("num_gpus", [num_gpus]) or model.name not in candidate.get(
-            "models", [model.name]
-        ):
-            continue
-        degrees = {axis: candidate.get(f"{axis}_parallel", 1) for axis in ("tensor", "pipeline")}
-        fixed = [degree for degree in degrees.values() if degree != "all"]
-        rest, left = divmod(num_gpus, fixed[0] if len(fixed) == 1 else fixed[0] * fixed[1])
-        # Where the degrees do not divide the GPUs, check_split says so, from the product.
-        rest = max(rest, 1) if not left else 1
-        tensor, pipeline = (rest if degrees[axis] == "all" else degrees[axis] for axis in ("tensor", "pipeline"))
-        data = candidate.get("data_parallel", rest if len(fixed) == 2 else 1)
-        yield (
-            index,
-            Layout(
-                data_parallel=data,
-                tensor_parallel=tensor,
-                pipeline_parallel=pipeline,
-                micro_batch_size=candidate.get("micro_batch_size", config["micro_batch_size"]),
-                options={key: candidate.get(key, allowed[0]) for key, allowed in framework.options.items()},
-                default_options={key: allowed[0] for key, allowed in framework.options.items()},
-                stage_layers=_stage_layers(candidate.get("stage_layers", ()), model, pipeline),
-            ),
-        )
-
-
-def _stage_layers(given: Sequence[int] | str, model: Model, stages: int) -> tuple[int, ...]:
-    """Return the layers of each stage; nothing where all have the same number, as if nothing had been said.
-
-    `one_less_at_ends` takes one layer from the first and the last stage, which have the embedding and the head besides.
-    """
-    if given == ONE_LESS_AT_ENDS:
-        total = model.shape()["num_layers"] + 2
-        # Where this does not go up, the architecture says so of the numbers.
-        counts = [total // stages] * stages
-        counts[0] -= 1
-        counts[-1] -= 1
-    else:
-        counts = [int(count) for count in given]
-    is_even = len(counts) == stages and len(set(counts)) == 1
-    return () if is_even and sum(counts) == model.shape()["num_layers"] else tuple(counts)
-
-
 def _obstacle(cell: TrainingCell, adaptor: Any, system: System) -> Obstacle | None:
     can = adaptor.FRAMEWORK.parallelism
     degrees = {
@@ -382,17 +307,6 @@ def _obstacle(cell: TrainingCell, adaptor: Any, system: System) -> Obstacle | No
             f"{type(error).__name__}: {error}"
         ) from error
     return Obstacle("unsupported", one_line(str(reason))) if reason else None
-
-
-def _check_all_used(where: str, candidates: Mapping[str, list[Any]], matched: set[tuple[str, int]]) -> None:
-    """A candidate that no point ever takes is a setting that would be ignored in silence."""
-    for framework, layouts in candidates.items():
-        for index, layout in enumerate(layouts):
-            if (framework, index) not in matched:
-                raise ConfigError(
-                    f"{where}: frameworks.{framework}.layouts: {shown_value(dict(layout))} is a candidate at no "
-                    f"point of any comparison; correct its num_gpus or models, or remove it"
-                )
 
 
 def _time_limits(

@@ -165,6 +165,15 @@ def test_a_cut_that_does_not_go_up_is_refused(stage_layers: object, message: str
     assert message in refused(candidates(stage_layers=stage_layers, num_gpus=[2]))
 
 
+def test_a_stage_without_a_layer_is_refused() -> None:
+    """One less at the ends of two layers on four stages would leave none there."""
+    model = dataclasses.replace(MODELS["small"], num_layers=2)
+    config = candidates(stage_layers="one_less_at_ends", num_gpus=[4])
+    config["comparisons"] = comparison("strong", [("small", 4)])
+    with pytest.raises(ConfigError, match=r"stage_layers \(0, 1, 1, 0\) leaves a stage of small without a layer"):
+        expand(config, models={"small": model})
+
+
 def test_who_cannot_cut_unevenly_does_not_support_it() -> None:
     layout = {"pipeline_parallel": 2, "stage_layers": [1, 3]}
     config = study_config(

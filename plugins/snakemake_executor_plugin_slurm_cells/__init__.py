@@ -73,6 +73,7 @@ class Executor(SlurmExecutor):
         self._cancelled = False
         self._refused_again = False
         self._silent = False
+        self._has_jobs_in_queue = False
         self._submitted: set[str] = set()
         self._since: dict[tuple[str, Any], float] = {}
         self._told: set[str] = set()
@@ -116,6 +117,7 @@ class Executor(SlurmExecutor):
 
     def report_job_submission(self, job_info: SubmittedJobInfo, register_job: bool = True) -> None:
         self._submitted.add(str(job_info.external_jobid))
+        self._has_jobs_in_queue = True
         super().report_job_submission(job_info, register_job=register_job)
 
     def report_job_error(self, job_info: SubmittedJobInfo, msg: str | None = None, **kwargs: Any) -> None:
@@ -132,8 +134,13 @@ class Executor(SlurmExecutor):
         if self._watching.gives_no_answer(words):
             self._tell_once(f"Slurm does not answer a submission ({words}): it is asked again until it does")
             return True
+        if self._watching.is_full(words) and self._has_jobs_in_queue:
+            self._tell_once(f"{words}: Slurm takes no more jobs at a time; the others are submitted as these end")
+            return True
         patience_s = self.workflow.executor_settings.patience_s
-        if self._watching.is_closed(words) and self._seconds_since("refused", job) < patience_s:
+        # With no job of this call in the queue, what fills it are others of the user, which may take days.
+        passes = self._watching.is_closed(words) or self._watching.is_full(words)
+        if passes and self._seconds_since("refused", job) < patience_s:
             self._tell_once(f"{words}; jobs are submitted again for {patience_s} s, until it takes them")
             return True
         return False
@@ -148,6 +155,8 @@ class Executor(SlurmExecutor):
         pause_s = min(2 * self.next_seconds_between_status_checks, longest_s)
         listed = self._listed_jobs()
         self._refused_again = False
+        if listed is not None:
+            self._has_jobs_in_queue = any(job.is_in_queue for job in listed.values())
         hopeless = self._hopeless_jobs(active_jobs, listed or {})
         for info in active_jobs:
             if listed is None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from launcher.slurm.queue import SlurmJob
-from launcher.slurm.watching import gives_no_answer, is_closed, never_starts, refusal, unknown_job
+from launcher.slurm.watching import gives_no_answer, is_closed, is_full, never_starts, refusal, unknown_job
 
 JOB = SlurmJob("42", "PENDING", "Priority", "", "2026-12-01T00:00:00", "/project", "rule_train_cell_wildcards_a")
 SBATCH = """SLURM sbatch failed. The error message was 'sbatch: error: {}'.
@@ -57,6 +57,22 @@ def test_an_account_that_the_plugin_does_not_know_is_a_refusal() -> None:
 def test_a_closed_partition_opens_again() -> None:
     words = "Batch job submission failed: Required partition not available (inactive or drain)"
     assert is_closed(refusal(SBATCH.format(words)))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("QOSMaxSubmitJobPerUserLimit", True),
+        ("AssocMaxSubmitJobLimit", True),
+        ("AssocGrpSubmitJobsLimit", True),
+        ("QOSMaxSubmitJobPerAccountLimit", True),
+        ("QOSMaxWallDurationPerJobLimit", False),
+        ("MaxMemPerLimit", False),
+    ],
+)  # fmt: skip
+def test_a_limit_of_jobs_in_the_queue_passes(words: str, expected: bool) -> None:
+    policy = "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, ...)"
+    assert is_full(refusal(SBATCH.format(f"{words} {policy}"))) == expected
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ NO_ANSWER = re.compile(
 # What the Slurm plugin says of a job that it could not submit, before the command line that it then prints.
 REFUSAL = re.compile(r"The error message was '(.*?)'\. sbatch call: |Job submission failed with exception: (.*)")
 CLOSED = re.compile("Required partition not available")
+# So many jobs of a user, an account or a quality of service may be in the queue; Slurm names the limit.
+FULL = re.compile(r"(Assoc|QOS)(Max|Grp)Submit\w*Limit")
 TIME = "Lower the study's `time_limit_minutes`, or `slurm.job_overhead_minutes` of the system file"
 # The reasons of a pending job that only a change ends: squeue(1), JOB REASON CODES.
 NEVER: tuple[tuple[str, str], ...] = (
@@ -63,6 +65,11 @@ def gives_no_answer(words: str) -> bool:
 def is_closed(words: str) -> bool:
     """Return whether a partition refuses jobs for a while (`State=INACTIVE` or `DRAIN`)."""
     return CLOSED.search(words) is not None
+
+
+def is_full(words: str) -> bool:
+    """Return whether Slurm takes no further job while so many are in the queue."""
+    return FULL.search(words) is not None
 
 
 def never_starts(job: SlurmJob) -> str:

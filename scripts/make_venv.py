@@ -30,6 +30,9 @@ def main() -> int:
     except NotInstalled as error:
         print(error, file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"{args.requirements}: could not be installed ({error.strerror}: {error.filename})", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -180,3 +180,18 @@ def test_a_full_disk_is_named(environment: Callable[..., Environment], site: Pat
     )
     assert done.returncode
     assert "the disk is full or a quota is used up" in done.stderr.splitlines()[-1]
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "environments").write_text("a file in the folder's place")
+    (tmp_path / "nothing.txt").write_text("# nothing\n")
+    command = [
+        sys.executable,
+        str(Path(__file__).resolve().parents[2] / "scripts/make_venv.py"),
+        "--requirements",
+        "nothing.txt",
+    ]
+    command += ["--folder", "environments/venv-nothing/0", "--output", "environments/venv-nothing.txt"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("nothing.txt: could not be installed (") and "Traceback" not in done.stderr
